@@ -52,6 +52,12 @@ static bool convertsElements(GlobalOp global, ArrayRef<RankedTensorType> sources
   return (source.isF32() && isHalf(element)) || (isHalf(source) && element.isF32());
 }
 
+/// Whether the bytes of an i8 source are float8e4m3fn.
+static bool namesFloat8(GlobalOp global, ArrayRef<RankedTensorType> sources) {
+  return isa<ReshapeAttr>(global.getExpression()) && sources.front().getElementType().isInteger(8) &&
+         isa<Float8E4M3FNType>(cast<RankedTensorType>(global.getType()).getElementType());
+}
+
 /// The shape that the expression gives, or an explanation.
 static FailureOr<SmallVector<int64_t>> resultShape(GlobalOp global, ArrayRef<RankedTensorType> sources) {
   auto declared = cast<RankedTensorType>(global.getType());
@@ -131,7 +137,7 @@ LogicalResult verifyWeightExpression(GlobalOp global, ArrayRef<RankedTensorType>
   bool converts =
       isa<NarrowPanelsAttr, PanelScalesAttr, BlockCodesAttr, BlockScalesAttr, BytePanelsAttr, ColumnSumsAttr>(
           global.getExpression()) ||
-      convertsElements(global, sources);
+      convertsElements(global, sources) || namesFloat8(global, sources);
   for (RankedTensorType source : sources)
     if (!converts && source.getElementType() != declared.getElementType())
       return global.emitOpError("expects sources of its element type, got ")

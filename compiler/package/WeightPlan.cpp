@@ -158,7 +158,8 @@ std::string describeLayout(GlobalOp global, Expressions &expressions) {
   if (auto reshape = dyn_cast<ReshapeAttr>(global.getExpression())) {
     GlobalOp source = expressions.lookup(reshape.getSource().getValue());
     std::string layout = describeLayout(source, expressions);
-    if (elementType(global) == elementType(source))
+    bool keepsBits = elementType(global) == elementType(source) || isa<Float8E4M3FNType>(elementType(global));
+    if (keepsBits)
       return layout == "plain" ? "plain" : "derived";
     if (layout != "plain" || elementType(global).isF32())
       return "derived";
@@ -193,9 +194,10 @@ std::string describeColumns(GlobalOp global, StringRef name, Expressions &expres
   if (auto reshape = dyn_cast<ReshapeAttr>(global.getExpression())) {
     GlobalOp source = expressions.lookup(reshape.getSource().getValue());
     Type element = elementType(global);
-    if (element != elementType(source) && element.isF32())
+    bool isRounded = element != elementType(source);
+    if (isRounded && !element.isF16() && !element.isBF16())
       return "derived";
-    if (element != elementType(source))
+    if (isRounded)
       kind += element.isF16() ? "-f16" : "-bf16";
     global = source;
   }

@@ -56,6 +56,10 @@ LogicalResult DequantizeBlocksOp::verify() {
   int64_t axis = getAxis();
   if (axis < 0 || axis >= result.getRank())
     return emitOpError("expects blocks along one of ") << result.getRank() << " dimensions, got " << axis;
+  // C5
+  if (getIsE4m3() && (getBits() != 8 || getZeros() || getZeroPoint() || getIsUnsigned()))
+    return emitOpError("expects codes of e4m3 in 8 bits, with a sign and without zero points, got ")
+           << getBits() << " bits" << (getZeros() ? " and zero points" : "");
   // C3 C4
   return verifyShapes(*this, result.getShape(), axis, getCodes(), getScales(), getZeros(), getBlock());
 }

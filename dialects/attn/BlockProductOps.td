@@ -20,6 +20,9 @@ def Attn_DequantizeBlocksOp : Attn_Op<"dequantize_blocks", [Pure,
     With `narrow_rows` the model lets a product round the rows that it is multiplied
     by to 8 bits, each block with a scale of its own (`accuracy_level` 4).
 
+    With `e4m3` codes of 8 bits are those of float8e4m3fn, from which no zero
+    point is subtracted.
+
     Rationale. MatMulNBits and GatherBlockQuantized of ONNX Runtime and
     DequantizeLinear with `block_size` store the same thing. As one op a reader finds
     codes and scales, and what reads the numbers decides whether they are ever
@@ -28,7 +31,8 @@ def Attn_DequantizeBlocksOp : Attn_Op<"dequantize_blocks", [Pure,
     * (C1) codes have i8 elements; scales and result one float type; zeros i8 or that type;
     * (C2) `axis` is a dimension of the result; `bits` is 2, 4 or 8 and `block` positive;
     * (C3) codes have the result's shape;
-    * (C4) scales and zeros have the result's shape but for `axis`, which has ceil(size / block) entries.
+    * (C4) scales and zeros have the result's shape but for `axis`, which has ceil(size / block) entries;
+    * (C5) codes of e4m3 have 8 bits, no zeros, no zero point and are not `unsigned`.
 
     ```mlir
     %w = attn.dequantize_blocks %codes scales %s axis 1 block 32 bits 4 zero_point 8 unsigned
@@ -37,11 +41,11 @@ def Attn_DequantizeBlocksOp : Attn_Op<"dequantize_blocks", [Pure,
   }];
   let arguments = (ins AnyRankedTensor:$codes, AnyRankedTensor:$scales, Optional<AnyRankedTensor>:$zeros,
                        I64Attr:$axis, I64Attr:$block, I64Attr:$bits, DefaultValuedAttr<I64Attr, "0">:$zero_point,
-                       UnitAttr:$is_unsigned, UnitAttr:$narrow_rows);
+                       UnitAttr:$is_unsigned, UnitAttr:$narrow_rows, UnitAttr:$is_e4m3);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
     $codes `scales` $scales (`zeros` $zeros^)? `axis` $axis `block` $block `bits` $bits (`zero_point` $zero_point^)?
-    (`unsigned` $is_unsigned^)? (`narrow_rows` $narrow_rows^)? attr-dict
+    (`unsigned` $is_unsigned^)? (`e4m3` $is_e4m3^)? (`narrow_rows` $narrow_rows^)? attr-dict
     `:` type($codes) `scales` type($scales) (`zeros` type($zeros)^)? `->` type($result)
   }];
   let hasVerifier = 1;

@@ -28,7 +28,8 @@ def Attn_ReshapeAttr : Attn_Attr<"Reshape", "reshape"> {
     Of the same number of elements. The element type is that of the source, or
     bf16 or f16 where the source is f32: each is rounded to the nearest, ties to
     even, and what is finite stays finite (in f16 up to 65504, of either sign).
-    Where the source is bf16 or f16 it may be f32, which is exact.
+    Where the source is bf16 or f16 it may be f32, which is exact; where it is i8 it
+    may be f8E4M3FN, the same bits.
   }];
   let parameters = (ins "::mlir::FlatSymbolRefAttr":$source);
   let assemblyFormat = "`<` $source `>`";

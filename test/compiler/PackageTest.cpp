@@ -216,6 +216,7 @@ TEST_F(Weights, PartsSideBySideAreWeightsOfTheirOwn) {
 
 TEST_F(Weights, Layouts) {
   addFloats("w", 48);
+  addFloats("e", 3); // twelve bytes
   OwningOpRef<ModuleOp> module = parse(R"(
     attn.global @w : tensor<3x16xf32> = #attn.initializer<"w">
     attn.global @t : tensor<16x3xf32> = #attn.transpose<@w, [1, 0]>
@@ -224,14 +225,16 @@ TEST_F(Weights, Layouts) {
     attn.global @s : tensor<3x2xf32> = #attn.slice<@w, dim 1 at 0 size 2>
     attn.global @b : tensor<1x2x32xbf16> = #attn.narrow_panels<@w, transposed = false, width = 16, group = 0>
     attn.global @i : tensor<1x3x16xi8> = #attn.narrow_panels<@w, transposed = false, width = 16, group = 3>
-    attn.global @c : tensor<1x1x16xf32> = #attn.panel_scales<@w, transposed = false, width = 16, group = 3>)");
-  FailureOr<WeightPlan> plan = WeightPlan::create(*module, {"w", "p", "q", "s", "b", "i", "c"}, store);
+    attn.global @c : tensor<1x1x16xf32> = #attn.panel_scales<@w, transposed = false, width = 16, group = 3>
+    attn.global @e : tensor<3x4xi8> = #attn.initializer<"e">
+    attn.global @f : tensor<3x4xf8E4M3FN> = #attn.reshape<@e>)");
+  FailureOr<WeightPlan> plan = WeightPlan::create(*module, {"w", "p", "q", "s", "b", "i", "c", "f"}, store);
   ASSERT_TRUE(succeeded(plan));
   std::vector<std::string> layouts;
   for (const WeightRow &row : plan->table())
     layouts.push_back(row.layout);
   EXPECT_EQ(layouts, (std::vector<std::string>{"plain", "panels:16", "panels-t:16", "derived", "panels-bf16:16",
-                                               "panels-int8:16", "scales:16"}));
+                                               "panels-int8:16", "scales:16", "plain"}));
 }
 
 // Each in columns of its own can be replaced alone, unless it stands there twice or in another form.

@@ -90,6 +90,25 @@ def check_blocks(folder, name):
     same(got, np.clip(np.rint(x / spread(scales)) + spread(zeros), low, low + 3))
 
 
+def check_stored(folder):
+    """Matrices of float8e4m3fn that are weights: a scale for each row, column or block, or one for all, and rows of one."""
+    rng = np.random.default_rng(6)
+    codes = np.arange(64 * 32).astype(np.uint8).view(ml_dtypes.float8_e4m3fn).reshape(64, 32) # NaN and -0 among them
+    draw = lambda *shape: rng.random(shape).astype(np.float32) + np.float32(0.5)  # noqa: E731
+    row, column, block = draw(64), draw(32), draw(16, 32)
+    ids = np.array([63, 0, 7], np.int64)
+    for scales, spread, given in ((row, row[:, None], {"axis": 0}), (column, column, {"axis": 1}), (draw(1)[0], None, {}),
+                                  (block, np.repeat(block, 4, 0), {"axis": 0, "block_size": 4})):
+        want = codes.astype(np.float32) * (scales if spread is None else spread)
+        arrays = {"x": codes, "s": np.asarray(scales), "z": np.zeros_like(scales, ml_dtypes.float8_e4m3fn)}
+        stored = [numpy_helper.from_array(v, k) for k, v in arrays.items()]
+        node = helper.make_node("DequantizeLinear", ["x", "s", "z"], ["y"], **given)
+        same(compile_and_run(folder, [node], [], ("y", TensorProto.FLOAT, [64, 32]), stored), want)
+        nodes = [helper.make_node("DequantizeLinear", ["x", "s"], ["v"], **given), helper.make_node("Gather", ["v", "i"], ["y"])]
+        got = compile_and_run(folder, nodes, [("i", TensorProto.INT64, [3])], ("y", TensorProto.FLOAT, [3, 32]), stored[:2], {"i": ids})
+        same(got, want[ids])
+
+
 def check_rounding(folder):
     x = numbers(np.dtype("float8_e8m0fnu")).astype(np.float32)
     for mode, saturate in itertools.product(("up", "down", "nearest"), (0, 1)):
@@ -107,6 +126,8 @@ def main(folder):
         if "int" in name:
             check_blocks(folder, name)
         print(f"{name}: all codes, {len(lengths)} lengths" + (", 2 kinds of blocks" if "int" in name else ""))
+    check_stored(folder)
+    print("float8_e4m3fn: 4 kinds of scales")
     check_rounding(folder)
     print("round_mode and saturate as in onnx")
     short = onnx.TensorProto(name="x", data_type=TensorProto.INT2, dims=[9], raw_data=b"\1\2")

@@ -16,9 +16,10 @@ namespace {
 /// ptxas takes halves, one or two, from registers alone: `operands` is then these, and the result moves them there.
 std::string moveHalves(const std::string &opcode, std::string &operands) {
   std::string type = opcode.substr(opcode.rfind('.') + 1), moves, names;
-  if (type.find("f16") == std::string::npos)
+  bool isFloat8 = type == "e4m3x2"; // two of them are a half
+  if (type.find("f16") == std::string::npos && !isFloat8)
     return "";
-  bool isPair = type.back() == '2';
+  bool isPair = type.back() == '2' && !isFloat8;
   std::istringstream literals(operands);
   for (std::string literal; std::getline(literals, literal, ',');) {
     std::string name = (isPair ? "%r" : "%h") + std::to_string(20 + std::count(names.begin(), names.end(), '%'));
@@ -220,6 +221,11 @@ TEST(PtxInstruction, Conversions) {
            {"cvt.rn.bf16x2.f32", "0f40000000, 0f3F800000", "%r", 0x40003f80},
            {"cvt.rn.f16x2.f32", "0f477FF000, 0f3F800000", "%r", 0x7c003c00},
            {"cvt.rn.bf16x2.f32", "0f3F818000, 0f7FC00000", "%r", 0x3f827fff},
+           {"cvt.rn.f16x2.e4m3x2", "0x3801", "%r", 0x3c001800}, // 1 and the least number, 2^-9
+           {"cvt.rn.f16x2.e4m3x2", "0x7e07", "%r", 0x5f002300}, // 448 and 7/512, of those below the normal ones
+           {"cvt.rn.f16x2.e4m3x2", "0x8008", "%r", 0x80002400}, // -0 and 2^-6
+           {"cvt.rn.f16x2.e4m3x2", "0xb87f", "%r", 0xbc007fff}, // -1 and NaN
+           {"cvt.rn.f16x2.e4m3x2", "0xff38", "%r", 0x7fff3c00},
            {"cvt.f64.f32", "0f3F800000", "%fd", 0x3ff0000000000000},
            {"cvt.rn.f32.f64", "0d3FF0000000000000", "%f", 0x3f800000},
            {"cvt.rna.tf32.f32", "0f3F801000", "%f", 0x3f802000},

@@ -30,6 +30,7 @@ import recurrent_cases  # noqa: F401
 import host_cases  # noqa: F401
 import block_cases  # noqa: F401
 import byte_cases  # noqa: F401
+import float8_cases  # noqa: F401
 import half_cases  # noqa: F401
 
 

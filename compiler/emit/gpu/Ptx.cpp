@@ -6,8 +6,10 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/IR/BasicBlock.h"
 #include "llvm/IR/Function.h"
+#include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Instructions.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -79,6 +81,36 @@ static LogicalResult checkFunctions(gpu::GPUModuleOp kernels) {
   return success(reported.empty());
 }
 
+/// Two numbers of e4m3, bytes of an i16, as f16 by integers. Four bits of exponent and three of fraction stand in an
+/// f16 for 2^-8 of what they are, below the normal numbers, too.
+static llvm::Value *widenFloat8(llvm::IRBuilder<> &b, llvm::Value *pair) {
+  llvm::Type *word = b.getInt32Ty(), *halves = llvm::FixedVectorType::get(b.getHalfTy(), 2);
+  llvm::Value *bytes = b.CreateZExt(pair, word);
+  auto both = [&](llvm::Value *x, uint32_t mask) { return b.CreateAnd(x, b.getInt32(mask | mask << 16)); };
+  bytes = both(b.CreateOr(bytes, b.CreateShl(bytes, 8)), 0xff);
+  llvm::Value *codes = both(bytes, 0x7f), *signs = b.CreateShl(both(bytes, 0x80), 8);
+  llvm::Value *small = b.CreateBitCast(b.CreateOr(b.CreateShl(codes, 7), signs), halves);
+  llvm::Value *numbers = b.CreateFMul(small, llvm::ConstantFP::get(halves, 256));
+  // NaN is the code with all bits set, one less than the eighth: all ones of an f16's exponent and one of its fraction.
+  llvm::Value *nans = both(b.CreateAdd(codes, b.getInt32(0x10001)), 0x80);
+  nans = b.CreateSub(b.CreateShl(nans, 8), b.CreateShl(nans, 2));
+  return b.CreateBitCast(b.CreateOr(b.CreateBitCast(numbers, word), nans), halves);
+}
+
+/// Writes out what an architecture before sm_90 has no instruction for. (sm_89 has it from PTX 8.1 on.)
+static void expandFloat8(llvm::Module &module, const GpuArch &arch) {
+  constexpr unsigned kFirstArch = 90;
+  llvm::Function *convert = llvm::Intrinsic::getDeclarationIfExists(&module, llvm::Intrinsic::nvvm_e4m3x2_to_f16x2_rn);
+  if (!convert || arch.number >= kFirstArch)
+    return;
+  for (llvm::User *user : llvm::make_early_inc_range(convert->users())) {
+    auto *call = llvm::cast<llvm::CallInst>(user);
+    llvm::IRBuilder<> b(call);
+    call->replaceAllUsesWith(widenFloat8(b, call->getArgOperand(0)));
+    call->eraseFromParent();
+  }
+}
+
 FailureOr<std::string> emitPtx(ModuleOp module, const GpuArch &arch, unsigned optLevel) {
   auto kernels = module.getOps<gpu::GPUModuleOp>();
   if (kernels.empty())
@@ -118,6 +150,7 @@ FailureOr<std::string> emitPtx(ModuleOp module, const GpuArch &arch, unsigned op
       if (auto *call = llvm::dyn_cast<llvm::CallInst>(&instruction))
         if (call->isInlineAsm())
           call->setConvergent();
+  expandFloat8(*code, arch);
   code->setTargetTriple(machine->getTargetTriple());
   code->setDataLayout(machine->createDataLayout());
   optimize(*code, *machine, optLevel);

@@ -31,11 +31,11 @@ FailureOr<Tensor> dequantizeBlocks(Node &n, const Blocks &blocks) {
   Tensor result;
   result.dtype = blocks.scales.dtype;
   result.shape = x.shape;
-  bool isUnsigned = !isSigned(x.dtype);
+  bool isUnsigned = !blocks.isE4M3 && !isSigned(x.dtype);
   Value zeros = blocks.zeros ? n.value(*blocks.zeros) : Value();
   result.value = DequantizeBlocksOp::create(n.builder(), n.loc(), n.type(result.dtype, result.shape), n.value(x),
                                             n.value(blocks.scales), zeros, blocks.axis, blocks.block, blocks.bits,
-                                            blocks.zeroPoint, isUnsigned, blocks.narrowRows);
+                                            blocks.zeroPoint, isUnsigned, blocks.narrowRows, blocks.isE4M3);
   return result;
 }
 

@@ -12,6 +12,7 @@ struct Blocks {
   std::optional<Tensor> zeros; ///< of the codes' type or the scales'
   int64_t axis = 0, block = 0, bits = 8;
   int64_t zeroPoint = 0;   ///< where there are no zeros
+  bool isE4M3 = false;     ///< codes are those of float8e4m3fn
   bool narrowRows = false; ///< what is multiplied by the numbers may be rounded to 8 bits a block
 };
 

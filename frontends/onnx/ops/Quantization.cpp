@@ -219,6 +219,45 @@ LogicalResult dequantizeCodes(Node &n, int64_t block) {
   return success();
 }
 
+/// Whether input 0 is a matrix of float8e4m3fn that the model stores, less nothing, with scales of the result's type.
+bool isStoredE4M3(Node &n, DType to) {
+  const Tensor &x = n.input(0);
+  if (x.dtype != DType::F8E4M3FN || x.rank() != 2 || x.weight.empty() || to != n.input(1).dtype)
+    return false;
+  if (!n.hasInput(2))
+    return true;
+  std::optional<std::vector<char>> zeros = n.constantBytes(n.input(2));
+  return zeros && llvm::all_of(*zeros, [](char zero) { return zero == 0; });
+}
+
+/// Such a matrix: with a scale for each row or column, or one for all, each of these is one block.
+LogicalResult dequantizeE4M3(Node &n, int64_t block) {
+  const Tensor &x = n.input(0), &scale = n.input(1);
+  FailureOr<int64_t> axis = n.axis(n.intAttr("axis", 1), x.rank());
+  if (failed(axis))
+    return failure();
+  Blocks blocks{x, scale, {}, *axis, block, 8, 0, /*isE4M3=*/true};
+  if (block == 0) {
+    bool isOne = scale.rank() == 0 || scale.shape[0].is(1);
+    blocks.axis = isOne ? 0 : 1 - *axis;
+    blocks.block = std::max<int64_t>(x.shape[blocks.axis].constant().value_or(1), 1);
+    SmallVector<Expr, 4> shape(x.shape), own;
+    shape[blocks.axis] = Expr(1);
+    own = shape;
+    if (isOne)
+      own[1] = Expr(1);
+    FailureOr<Tensor> scales = n.reshape(scale, own);
+    if (failed(scales))
+      return failure();
+    blocks.scales = n.expand(*scales, shape);
+  }
+  FailureOr<Tensor> y = dequantizeBlocks(n, blocks);
+  if (failed(y))
+    return failure();
+  n.setOutput(0, *y);
+  return success();
+}
+
 LogicalResult importDequantizeLinear(Node &n) {
   if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 1)) || failed(expectBlocked(n)))
     return failure();
@@ -232,6 +271,9 @@ LogicalResult importDequantizeLinear(Node &n) {
   int64_t block = n.intAttr("block_size", 0);
   if (isCode && block > 0 && to == n.input(1).dtype)
     return dequantizeCodes(n, block);
+  bool isOneScaleEach = block > 0 || n.input(1).rank() <= 1;
+  if (isStoredE4M3(n, to) && isOneScaleEach)
+    return dequantizeE4M3(n, block);
   FailureOr<Tensor> scale = parameter(n, 1, x);
   if (failed(scale))
     return failure();

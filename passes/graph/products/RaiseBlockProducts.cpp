@@ -39,7 +39,7 @@ bool match(linalg::LinalgOp op, unsigned side, BlockContraction &found, std::str
   LoopRead read{right->get(), op.getMatchingIndexingMap(right)};
   followViews(read);
   found.matrix = read.tensor.getDefiningOp<DequantizeBlocksOp>();
-  if (!found.matrix || !isStored(found.matrix.getCodes()))
+  if (!found.matrix || found.matrix.getIsE4m3() || !isStored(found.matrix.getCodes()))
     return false;
   found.lhs = left->get();
   std::optional<RowLoops> loops = matchRows(op, op.getMatchingIndexingMap(left), reason);

@@ -1,5 +1,6 @@
 #include "passes/kernels/gpu/BlockBuilder.h"
 #include "dialects/attn/DeviceOps.h"
+#include "passes/kernels/gpu/Float8.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -89,7 +90,10 @@ LaneBuilder::Values BlockBuilder::loadWords(Value flat, Value offset, int64_t co
   int64_t inWord = 32 / type.getIntOrFloatBitWidth();
   auto load = vector::LoadOp::create(b, loc, VectorType::get({inWord * count}, type), flat, offset);
   load->setAttr(load.getAlignmentAttrName(), align(b, 4 * count));
-  Value vector = bitcast(load, VectorType::get({count}, b.getI32Type()));
+  auto asWords = VectorType::get({count}, b.getI32Type());
+  // LLVM's dialect has no vectors of e4m3.
+  bool isFloat8 = isa<Float8E4M3FNType>(type);
+  Value vector = isFloat8 ? vector::BitCastOp::create(b, loc, asWords, load).getResult() : bitcast(load, asWords);
   Values words;
   for (int64_t n = 0; n < count; ++n)
     words.push_back(extract(vector, n));
@@ -98,12 +102,23 @@ LaneBuilder::Values BlockBuilder::loadWords(Value flat, Value offset, int64_t co
 
 LaneBuilder::Values BlockBuilder::loadWide(Value flat, Value offset, int64_t count) {
   Type type = cast<MemRefType>(flat.getType()).getElementType();
+  bool isFloat8 = isa<Float8E4M3FNType>(type);
+  if (count == 1 && isFloat8) {
+    Value byte = arith::BitcastOp::create(b, loc, b.getI8Type(), load(flat, offset));
+    return {fromFloat8(*this, arith::ExtUIOp::create(b, loc, b.getI16Type(), byte))[0]};
+  }
   if (count == 1)
     return {toF32(load(flat, offset))};
   Values values;
   if (type.isF32()) {
     for (int64_t n = 0; n < count; n += 4)
       llvm::append_range(values, loadFew(flat, add(offset, n), std::min<int64_t>(count, 4)));
+    return values;
+  }
+  if (isFloat8) {
+    ThreadCode thread(b, loc);
+    for (Value word : loadWords(flat, offset, count / 4))
+      llvm::append_range(values, ThreadCode::values<Num>(fromFloat8Word(thread, thread.asNum(word))));
     return values;
   }
   for (Value word : loadWords(flat, offset, count / 2))

@@ -75,7 +75,7 @@ Value countGpuGemmScratch(OpBuilder &builder, Location loc, const GpuGemmSpec &s
   Index outer = k.index(0);
   if (!spec.isTiled(/*isLeft=*/true))
     outer = outer + padded(product(spec.rows), GpuGemmSpec::kWarpgroupRows);
-  if (!spec.isTiled(/*isLeft=*/false))
+  if (!spec.isTiled(/*isLeft=*/false) && !spec.hasFloat8())
     outer = outer + padded(product(spec.columns), spec.warpgroupColumns);
   // Two elements of 16 bits each.
   Index perBatch = outer * (ceilDiv(product(spec.sums), Warpgroups::kPanel) * (Warpgroups::kPanel / 2));

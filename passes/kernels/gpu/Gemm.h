@@ -11,11 +11,13 @@
 
 namespace attn {
 
+llvm::StringRef nameOf(Precision precision);
+
 /// C = epilogue(A · B) on a GPU, with sums in f32: with one rounding a multiply-add, or by matrix units on operands
 /// that are rounded first, which those in the 16 bits of `precision` need not be. All operands are read and written
 /// where they lie, in any order of dimensions.
 struct GpuGemmSpec : SumBlock {
-  mlir::MemRefType left, right; ///< of f32, f16 or bf16; identity layout
+  mlir::MemRefType left, right; ///< of f32, f16 or bf16, or the right one of f8E4M3FN; identity layout
   mlir::MemRefType result;      ///< what the epilogue gives; without one as the factors
   /// Projected permutations from the contraction's loops.
   mlir::AffineMap leftMap, rightMap, resultMap;
@@ -68,13 +70,14 @@ struct GpuGemmSpec : SumBlock {
   /// Whether one factor is in 16 bits and the other one has room in scratch to be rounded to these, for a library.
   bool hasRoundedFactor = false;
 
+  bool hasFloat8() const { return right && mlir::isa<mlir::Float8E4M3FNType>(right.getElementType()); }
   /// Whether tiles of the left or right operand can be of the 16 bits that it is rounded to.
   bool canBeNarrow(bool isLeft) const;
   /// Whether warpgroups take tiles of the left or right operand as they lie: it is a matrix in the 16 bits of
   /// `precision`.
   bool isTiled(bool isLeft) const;
   /// Whether a launch in front of warpgroups packs a side.
-  bool hasPackedSide() const { return warpgroupColumns && !(isTiled(true) && isTiled(false)); }
+  bool hasPackedSide() const { return warpgroupColumns && !(isTiled(true) && (isTiled(false) || hasFloat8())); }
   /// Lines where few rows are possible. The largest tile that leaves no multiprocessor
   /// without work. Operands are rounded as `products` says, two of the same 16 bits not at all.
   void chooseForm(Precision products, Sm90a images);

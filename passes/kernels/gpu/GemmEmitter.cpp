@@ -75,15 +75,22 @@ GpuGemmEmitter::Side GpuGemmEmitter::makeSide(const Buffer &buffer, AffineMap ma
     return isInner && !ShapedType::isDynamic(spec.sizes[last]) && spec.sizes[last] % width == 0;
   };
   Type type = buffer.memref().getElementType();
-  constexpr int64_t kNarrowGroup = 8;
+  constexpr int64_t kNarrowGroup = 8, kFloat8Group = 16;
   side.isNarrow = tile.isMatrix && precisionOf(type) == spec.precision && isGroup(kNarrowGroup);
-  side.isWidened = !type.isF32() && !side.isNarrow;
+  side.isFloat8 = tile.isMatrix && isa<Float8E4M3FNType>(type) && side.isDeep && isGroup(kFloat8Group);
+  side.isWidened = !type.isF32() && !side.isNarrow && !side.isFloat8;
+  // So that a shallow tile of e4m3 has a group for each thread, too.
+  side.groupWidth = side.isFloat8 ? std::min(kFloat8Group, tile.depth / 2) : side.isNarrow ? kNarrowGroup : 4;
   side.isVector = !side.isWidened && isGroup(side.width());
   // What 8 (16) lanes read at once lies in different banks: readFragment, readMatrices.
   side.pitch = side.isDeep ? tile.depth + (tile.isMatrix ? 8 : 4) : extent + (tile.isMatrix ? 4 : 0);
   // There ldmatrix reads 16 bytes of each of 8 rows.
   if (side.isNarrow)
     side.pitch = (side.isDeep ? tile.depth : extent) / 2 + 4;
+  // Eight rows that four lanes each read two words of.
+  constexpr int64_t kShallow = 16;
+  if (side.isFloat8)
+    side.pitch = tile.depth / 4 + (tile.depth > kShallow ? 4 : 0);
   side.elements = side.pitch * (side.isDeep ? extent : tile.depth);
   side.begin = 0;
   return side;
@@ -124,7 +131,7 @@ void GpuGemmEmitter::copyTile(const Side &side, Index depthBegin, Index stage) {
   for (int64_t n = 0; n < copiesOf(side); ++n) {
     auto [outer, depth] = groupAt(side, n);
     Index major = side.isDeep ? outer : depth, minor = side.isDeep ? depth : outer;
-    Index place = major * side.pitch + (side.isNarrow ? minor / 2 : minor);
+    Index place = major * side.pitch + (side.perWord() > 1 ? minor / side.perWord() : minor);
     place = target + place;
     for (int64_t e = 0; e < (side.isVector ? 1 : 4); ++e) {
       size_t known = side.isVector || side.isDeep ? n : 4 * n + e;
@@ -132,7 +139,8 @@ void GpuGemmEmitter::copyTile(const Side &side, Index depthBegin, Index stage) {
       Index offset = side.offsets[known] + offsetOf(side, spec.sums, delinearize(at, sizesOf(spec.sums)));
       Mask isInside = side.isInside[known] & (at < numSums);
       if (!side.isWidened) {
-        k.copyAsync(shared, place + e, side.flat, offset, side.isVector ? 4 : 1, isInside);
+        int64_t words = side.isVector ? side.width() / side.perWord() : 1;
+        k.copyAsync(shared, place + e, side.flat, offset, words, isInside);
         continue;
       }
       auto read = [&] { return k.loadWide(side.flat, offset, 1)[0]; };

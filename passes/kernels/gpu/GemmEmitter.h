@@ -38,8 +38,11 @@ protected:
     bool isDeep;                    ///< contiguous along the sum
     bool isVector;                  ///< in aligned groups of 16 bytes
     bool isNarrow;                  ///< in the tile, too, of 16 bits, in such groups; `pitch`, `elements` are of pairs
-    bool isWidened;                 ///< of 16 bits, of f32 in the tile
-    int64_t width() const { return isNarrow ? 8 : 4; }
+    bool isFloat8;                  ///< in the tile, too, of e4m3, in such groups or halves; likewise, of fours
+    bool isWidened;                 ///< of 16 or 8 bits, of f32 in the tile
+    int64_t groupWidth;             ///< elements that are copied at once, where there are such groups
+    int64_t width() const { return groupWidth; }
+    int64_t perWord() const { return isFloat8 ? 4 : isNarrow ? 2 : 1; }
     /// With matrix units: a lane's rows (columns) lie four by four side by side.
     bool isInFours() const { return !isDeep && !isNarrow && perThread % 4 == 0; }
     Indices offsets; ///< of the groups (elements) that a thread copies, without the sum
@@ -86,6 +89,7 @@ protected:
   Index matrixPlace(const Side &side, int64_t n, Index within);
   Fragments readMatrices(const Side &side, Index stage, int64_t depth);
   Fragments readNarrowMatrices(const Side &side, Index base, int64_t depth);
+  Fragments readFloat8Matrices(const Side &side, Index base, int64_t depth);
   Nums multiplyMatrices();
   void stageSums(const Nums &sums);
   void finishStaged(int64_t firstRow);

@@ -1,3 +1,4 @@
+#include "passes/kernels/gpu/Float8.h"
 #include "passes/kernels/gpu/GemmEmitter.h"
 
 // Products by matrix units: f32 tiles in shared memory, rounded when they are
@@ -20,6 +21,8 @@ Index GpuGemmEmitter::matrixPlace(const Side &side, int64_t n, Index within) {
 GpuGemmEmitter::Fragments GpuGemmEmitter::readMatrices(const Side &side, Index stage, int64_t depth) {
   if (side.isNarrow)
     return readNarrowMatrices(side, stageOf(side, stage), depth);
+  if (side.isFloat8)
+    return readFloat8Matrices(side, stageOf(side, stage), depth);
   Index base = stageOf(side, stage) + (side.isDeep ? depth : depth * side.pitch);
   Index twice = member * 2;
   Fragments fragments(side.perThread, Nums(4));
@@ -62,6 +65,23 @@ GpuGemmEmitter::Fragments GpuGemmEmitter::readNarrowMatrices(const Side &side, I
     Nums four = k.loadMatrices(shared, place, /*transposed=*/!side.isDeep, spec.precision);
     fragments.push_back({four[0], four[1]});
     fragments.push_back({four[2], four[3]});
+  }
+  return fragments;
+}
+
+/// The same of e4m3: two neighbours are the half of a word.
+GpuGemmEmitter::Fragments GpuGemmEmitter::readFloat8Matrices(const Side &side, Index base, int64_t depth) {
+  constexpr int64_t kPerWord = 4, kHalfBits = 16;
+  Num shift = toNum(member % 2, k.b.getI32Type()) * kHalfBits;
+  Fragments fragments;
+  for (int64_t n = 0; n < side.perThread; ++n) {
+    Index row = base + matrixPlace(side, n, group) * side.pitch + member / 2;
+    Nums four;
+    for (int64_t half : {0, 8}) {
+      Num word = bitcast(shared(row + (depth + half) / kPerWord), k.b.getI32Type());
+      llvm::append_range(four, k.nums(fromFloat8(k.raw, convert(word >> shift, k.b.getI16Type()))));
+    }
+    fragments.push_back(k.packed(four, spec.precision));
   }
   return fragments;
 }

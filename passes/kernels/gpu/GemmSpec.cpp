@@ -9,8 +9,13 @@ using namespace mlir;
 
 namespace attn {
 
+StringRef nameOf(Precision precision) {
+  static constexpr StringLiteral names[] = {"f32", "tf32", "f16", "bf16"};
+  return names[static_cast<int>(precision)];
+}
+
 bool GpuGemmSpec::canBeNarrow(bool isLeft) const {
-  constexpr int64_t kVector = 8;
+  const int64_t kVector = !isLeft && hasFloat8() ? 16 : 8;
   AffineMap map = isLeft ? leftMap : rightMap;
   if (map.getNumResults() == 0)
     return false;
@@ -48,7 +53,7 @@ static int64_t guessProduct(ArrayRef<int64_t> sizes, ArrayRef<unsigned> dims) {
 void GpuGemmSpec::chooseForm(Precision products, Sm90a images) {
   // Operands of 16 bits are exact there, and so are their products.
   Precision own = precisionOf(left.getElementType());
-  bool isOwn = own != Precision::f32 && left.getElementType() == right.getElementType();
+  bool isOwn = own != Precision::f32 && (left.getElementType() == right.getElementType() || hasFloat8());
   precision = isOwn ? own : products;
   sm90a = images;
   chooseLines();
@@ -99,8 +104,10 @@ void GpuGemmSpec::chooseTile() {
   if (isMatrix) {
     // Warps of 64 x 32, 32 x 32 and 16 x 32; deeper ones do not fit 48 KiB, unless both sides are of 16 bits.
     bool areNarrow = true;
-    for (bool isLeft : {true, false})
-      areNarrow &= precisionOf((isLeft ? left : right).getElementType()) == precision && canBeNarrow(isLeft);
+    for (bool isLeft : {true, false}) {
+      bool isNarrow = precisionOf((isLeft ? left : right).getElementType()) == precision || (!isLeft && hasFloat8());
+      areNarrow &= isNarrow && canBeNarrow(isLeft);
+    }
     large = {128, 128, 8, 4, /*depth=*/areNarrow ? 32 : 16, /*isMatrix=*/true};
     medium = {64, 64, 4, 4, /*depth=*/32, /*isMatrix=*/true};
     small = {32, 64, 2, 4, /*depth=*/32, /*isMatrix=*/true};
@@ -112,7 +119,8 @@ void GpuGemmSpec::chooseTile() {
   // Each element is rounded once, which takes as long as about 100 products of it: guesses, no card has told.
   constexpr int64_t kFewOuter = 256, kFewSums = 64;
   bool is16Bit = precision == Precision::bf16 || precision == Precision::f16;
-  if (sm90a == Sm90a::none || !is16Bit || numRows < kFewOuter || numColumns < kFewOuter ||
+  bool isCopied = !hasFloat8() || canBeNarrow(/*isLeft=*/false); // by 16 bytes
+  if (sm90a == Sm90a::none || !is16Bit || !isCopied || numRows < kFewOuter || numColumns < kFewOuter ||
       guessProduct(sizes, sums) < kFewSums)
     return;
   Tile wide = {kWarpgroupRows, 256, 1, 1};
@@ -143,9 +151,8 @@ std::string GpuGemmSpec::symbol() const {
     os << blockSignature(*epilogue) << accumulator;
   for (auto [type, map] : llvm::zip_equal(operands, operandMaps))
     os << type << map;
-  static constexpr StringLiteral precisions[] = {"f32", "tf32", "f16", "bf16"};
-  return llvm::formatv("gpu_gemm_{0}_b{1}_m{2}_k{3}_n{4}_{5:x-16}", precisions[static_cast<int>(precision)],
-                       count(batch), count(rows), count(sums), count(columns), llvm::xxh3_64bits(key));
+  return llvm::formatv("gpu_gemm_{0}_b{1}_m{2}_k{3}_n{4}_{5:x-16}", nameOf(precision), count(batch), count(rows),
+                       count(sums), count(columns), llvm::xxh3_64bits(key));
 }
 
 } // namespace attn

@@ -1,3 +1,4 @@
+#include "passes/kernels/gpu/Float8.h"
 #include "passes/kernels/gpu/GemmEmitter.h"
 #include "passes/kernels/gpu/Warpgroups.h"
 
@@ -8,7 +9,9 @@
 // Products by warpgroups, on sm_90a. Of a block one warp copies tiles of both sides
 // into a ring, and two warpgroups have 64 rows each. Tiles of a matrix in the 16
 // bits of the product are copied as they lie. For any other side a launch in front
-// rounds it, once for all tiles of the other, to what they are in shared memory.
+// rounds it, once for all tiles of the other, to what they are in shared memory. A
+// weight of e4m3 stays as it is: the warpgroup that copies widens its pieces on
+// their way into the ring.
 
 using namespace mlir;
 
@@ -18,6 +21,8 @@ namespace {
 
 constexpr int64_t kStages = 4, kConsumers = 2, kPackThreads = 256, kRows = kConsumers * Warpgroups::kRows;
 constexpr int64_t kConsumerThreads = kConsumers * Warpgroups::kThreads;
+// Of a thread that widens 16 numbers eight times, and of one that multiplies beside it.
+constexpr int64_t kWideningRegisters = 56, kBesideRegisters = 224;
 
 GpuGemmSpec::Tile tileOf(int64_t columns) {
   // So that the epilogue goes over all rows at once.
@@ -39,6 +44,8 @@ private:
   Nums readPiece(const Side &side, Index base, const Mask &isRow, Index depth);
   void multiply();
   void produce();
+  void produceWidened();
+  void widenRight(Index panel, Index to);
   Nums sumUp();
   void finish(const Nums &sums);
 
@@ -74,6 +81,8 @@ void WarpgroupsGemm::emitLaunches(ArrayRef<Buffer> buffers, const Buffer &scratc
       maps[n] = mapTiles(n);
       continue;
     }
+    if (n == 1 && spec.hasFloat8())
+      break;
     begins[n] = offset;
     pack(side, offset);
     offset = offset + numBatches * tilesOf(side) * panels * elementsOf(side);
@@ -151,25 +160,27 @@ void WarpgroupsGemm::multiply() {
   batchIndices = delinearize(batch, sizesOf(spec.batch));
   for (auto [n, side] : llvm::enumerate(sides)) {
     side.first = numbers[n] * side.tile;
-    if (maps[n])
+    if (!begins[n].value())
       continue;
     Index tile = batch * counts[n] + numbers[n];
     packed[n] = begins[n] + tile * panels * elementsOf(side);
   }
   k.when(k.thread < 1, [&] {
     for (int64_t n = 0; n < kStages; ++n) {
-      w.initialize(barrier(true, k.index(n)), 1);
+      w.initialize(barrier(true, k.index(n)), spec.hasFloat8() ? 1 + Warpgroups::kThreads / 32 : 1);
       w.initialize(barrier(false, k.index(n)), kConsumerThreads / 32);
     }
     w.publishBarriers();
   });
   k.barrier();
   auto copyPieces = [&] {
-    w.setRegisters(Warpgroups::kFewRegisters, false);
+    w.setRegisters(spec.hasFloat8() ? kWideningRegisters : Warpgroups::kFewRegisters, false);
+    if (spec.hasFloat8())
+      return produceWidened();
     k.when(k.thread < 32, [&] { produce(); });
   };
   auto consume = [&] {
-    w.setRegisters(Warpgroups::kManyRegisters, true);
+    w.setRegisters(spec.hasFloat8() ? kBesideRegisters : Warpgroups::kManyRegisters, true);
     k.numberFrom(Warpgroups::kThreads);
     finish(sumUp());
   };
@@ -203,6 +214,46 @@ void WarpgroupsGemm::copySide(unsigned n, Index to, Index panel) {
   } else {
     for (int64_t at = 0; at < side.tile; at += Warpgroups::kPanel)
       w.copyTile(to + at * Warpgroups::kRowBytes, maps[n], {depth, side.first + at}, full);
+  }
+}
+
+/// The whole warpgroup, of which one thread copies the left side.
+void WarpgroupsGemm::produceWidened() {
+  k.rolledLoop(0, panels, 1, [&](Index panel) {
+    findSlot(panel);
+    w.wait(barrier(false, slot), 1 - parity);
+    Index full = barrier(true, slot), to = stageAt(slot);
+    k.when(k.thread < 1, [&] {
+      w.arriveExpecting(full, bytesOf(sides[0]));
+      copySide(0, to, panel);
+    });
+    widenRight(panel, to + bytesOf(sides[0]));
+    w.publishStores();
+    k.raw.warpBarrier();
+    k.when(k.thread % 32 < 1, [&] { w.arrive(full); });
+  });
+}
+
+/// Each thread 16 numbers of a row, two pieces, at a time. Four lanes have what a row has in a panel.
+void WarpgroupsGemm::widenRight(Index panel, Index to) {
+  constexpr int64_t kNumbers = 16, kAcross = Warpgroups::kPanel / kNumbers, kWords = 4, kPieceBytes = 16;
+  const Side &side = sides[1];
+  Index row = k.thread / kAcross, part = k.thread % kAcross;
+  Index depth = panel * Warpgroups::kPanel + part * kNumbers;
+  for (int64_t first = 0; first < side.tile; first += Warpgroups::kThreads / kAcross) {
+    Index at = row + first;
+    Mask isInside = (side.first + at < side.extent) & (depth < numSums);
+    Index offset = (side.first + at) * numSums + depth;
+    Nums numbers;
+    for (Value word : k.raw.loadWords(side.flat.value(), select(isInside, offset, k.index(0)), kWords)) {
+      Num pairs = select(isInside, k.asNum(word), k.i32(0));
+      llvm::append_range(numbers, fromFloat8Word(k, pairs));
+    }
+    SmallVector<Value> values = llvm::to_vector(ThreadCode::values<Num>(numbers));
+    for (int64_t half = 0; half < 2; ++half) {
+      Value place = w.pieceAt(at, part * 2 + half);
+      w.storePiece(w.piece(ArrayRef(values).slice(8 * half, 8), spec.precision), to + k.asIndex(place) * kPieceBytes);
+    }
   }
 }
 

@@ -29,7 +29,8 @@ GpuGemmSpec::Lines::Lines(const GpuGemmSpec &spec, bool isFewLeft, int64_t rows)
   MemRefType matrix = isFewLeft ? spec.right : spec.left;
   std::optional<unsigned> inner = findContiguous(spec, isFewLeft ? spec.rightMap : spec.leftMap);
   isDeep = inner && llvm::is_contained(spec.sums, *inner);
-  int64_t width = kLoad / bytesOf(matrix), across = kLine / kLoad;
+  // Sixteen numbers of a byte, for several rows, take more registers than there are.
+  int64_t width = std::min<int64_t>(kLoad / bytesOf(matrix), rows > 1 ? 8 : kLoad), across = kLine / kLoad;
   isVector = inner && !llvm::is_contained(spec.batch, *inner) && !ShapedType::isDynamic(spec.sizes[*inner]) &&
              spec.sizes[*inner] % width == 0;
   laneSums = isDeep ? width : kLoads, laneColumns = isDeep ? kLoads : width;

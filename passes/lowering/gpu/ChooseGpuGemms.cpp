@@ -2,6 +2,7 @@
 #include "dialects/attn/DerivedGlobals.h"
 #include "passes/Passes.h"
 #include "passes/graph/Collect.h"
+#include "passes/graph/ProductReport.h"
 #include "passes/kernels/gpu/Gemm.h"
 #include "passes/lowering/choose/ContractionMatch.h"
 #include "passes/lowering/choose/Epilogue.h"
@@ -67,9 +68,12 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
 
   /// Why not, if not.
   static std::string match(linalg::LinalgOp op, GpuGemmSpec &spec) {
-    for (Value operand : op->getOperands())
-      if (Type type = getElementTypeOrSelf(operand.getType()); !type.isF32() && !type.isF16() && !type.isBF16())
+    for (Value operand : op->getOperands()) {
+      Type type = getElementTypeOrSelf(operand.getType());
+      bool isFloat8 = isa<Float8E4M3FNType>(type) && operand == op->getOperand(1); // attn-choose-gpu-rows
+      if (!type.isF32() && !type.isF16() && !type.isBF16() && !isFloat8)
         return "it is not of f32, f16 or bf16";
+    }
     std::string reason;
     FailureOr<ContractionLoops> loops = sortLoops(op, /*left=*/0, reason);
     if (failed(loops))
@@ -147,6 +151,8 @@ struct ChooseGpuGemmsPass : attn::impl::ChooseGpuGemmsPassBase<ChooseGpuGemmsPas
         kernels.getOrBuild(spec.symbol(), [&](OpBuilder &b) { return buildGpuGemm(b, op.getLoc(), spec); });
     if (failed(kernel))
       return "the name '" + spec.symbol() + "' is taken";
+    if (spec.hasFloat8())
+      reportProduct(getOperation(), op.getLoc(), "e4m3", nameOf(spec.precision), ProductVerdict::kernel, spec.symbol());
     if (product.attribute)
       (*kernel)->setAttr(kLibraryProductAttr, product.attribute);
     if (product.made && failed(kernels.getOrBuild(nameOfGpuGemmRest(spec), [&](OpBuilder &b) {

@@ -51,6 +51,7 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
     chooseGpuRecurrent(getOperation(), kernels, getArgument());
     chooseGpuBlocks(getOperation(), kernels, getArgument());
     chooseGpuExtremes(getOperation(), kernels);
+    chooseGpuFloat8(getOperation(), getArgument());
     auto target = TargetAttr::lookup(getOperation());
     for (AttentionOp op : collect<AttentionOp>(getOperation()))
       lowerAttention(op, kernels, target);

@@ -22,6 +22,9 @@ void chooseGpuProducts(mlir::ModuleOp module, llvm::StringRef category);
 /// The part that is for the extremes of a tensor, and the greatest |x| of rows, of f32: what numbers are rounded to
 /// bytes by.
 void chooseGpuExtremes(mlir::ModuleOp module, KernelTable &kernels);
+/// The part that is for weights in e4m3 whose columns have a scale each: products read their bytes (f8E4M3FN), by
+/// attn-choose-gpu-gemms, and the scale comes behind the sum.
+void chooseGpuFloat8(mlir::ModuleOp module, llvm::StringRef category);
 
 } // namespace attn
 

@@ -273,6 +273,8 @@ LibraryProduct findLibraryProduct(MLIRContext *context, const GpuGemmSpec &spec)
   if (result != concat(batch, rows, columns) || (!isLeftTransposed && left != concat(batch, rows, sums)) ||
       (!isRightTransposed && right != concat(batch, sums, columns)))
     return {};
+  if (spec.hasFloat8())
+    return {};
   Type factors[] = {spec.left.getElementType(), spec.right.getElementType()};
   auto fits = [&](Type type) { return type.isF32() || precisionOf(type) == spec.precision; };
   bool hasNarrowFactor = !factors[0].isF32() || !factors[1].isF32();

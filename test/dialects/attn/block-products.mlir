@@ -30,6 +30,20 @@ func.func @numbers(%q: tensor<6x80xi8>, %s: tensor<6x3xf32>, %r: tensor<?x4xi8>,
   return %a, %b : tensor<6x80xf32>, tensor<?x4xf16>
 }
 
+// With one block a column has its scale where it is.
+// CHECK-LABEL: @floats
+// CHECK: attn.dequantize_blocks %{{.*}} scales %{{.*}} axis 0 block 6 bits 8 e4m3 : tensor<6x80xi8> scales tensor<1x80xf16> -> tensor<6x80xf16>
+// LINALG-LABEL: @floats
+// LINALG: linalg.generic {{.*}} ins(%{{.*}}, %{{.*}} : tensor<6x80xi8>, tensor<1x80xf16>)
+// LINALG-NOT: tensor.extract
+// LINALG: arith.extui %{{.*}} : i8 to i32
+// LINALG: arith.mulf %{{.*}} : f32
+// LINALG: arith.truncf %{{.*}} : f32 to f16
+func.func @floats(%q: tensor<6x80xi8>, %s: tensor<1x80xf16>) -> tensor<6x80xf16> {
+  %a = attn.dequantize_blocks %q scales %s axis 0 block 6 bits 8 e4m3 : tensor<6x80xi8> scales tensor<1x80xf16> -> tensor<6x80xf16>
+  return %a : tensor<6x80xf16>
+}
+
 // CHECK-LABEL: @product
 // CHECK: attn.block_product %{{.*}} by %{{.*}} scales %{{.*}} zeros %{{.*}} block 32 bits 4 transposed unsigned narrow_rows : tensor<?x2x80xf32> by tensor<6x80xi8> scales tensor<6x3xf32> zeros tensor<6x3xf32> -> tensor<?x2x6xf32>
 // LINALG-LABEL: @product

@@ -28,6 +28,15 @@ func.func @zeros(%q: tensor<6x80xi8>, %s: tensor<6x3xf32>, %z: tensor<6x3xf16>) 
 
 // -----
 
+// dequantize_blocks C5
+func.func @e4m3(%q: tensor<6x80xi8>, %s: tensor<6x1xf32>) {
+  // expected-error @below {{expects codes of e4m3 in 8 bits, with a sign and without zero points, got 4 bits}}
+  %a = attn.dequantize_blocks %q scales %s axis 1 block 80 bits 4 e4m3 : tensor<6x80xi8> scales tensor<6x1xf32> -> tensor<6x80xf32>
+  return
+}
+
+// -----
+
 // dequantize_blocks C2
 func.func @axis(%q: tensor<6x80xi8>, %s: tensor<6x3xf32>) {
   // expected-error @below {{expects blocks along one of 2 dimensions, got 2}}

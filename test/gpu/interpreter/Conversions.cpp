@@ -89,6 +89,22 @@ template <uint16_t (*Round)(float)> void toPair(Step &s) {
     s.write(s.operand(0), lane, upper << 16 | lower);
   });
 }
+/// A byte of e4m3 as f16 bits: four bits of exponent with bias 7, three of fraction, no infinities, NaN with all bits
+/// set.
+uint16_t fromE4M3(uint8_t byte) {
+  int exponent = byte >> 3 & 15, fraction = byte & 7;
+  if ((byte & 0x7f) == 0x7f)
+    return 0x7fff;
+  float magnitude = exponent ? std::ldexp(8.0f + float(fraction), exponent - 10) : std::ldexp(float(fraction), -9);
+  return toF16(byte & 0x80 ? -magnitude : magnitude);
+}
+// cvt.rn.f16x2.e4m3x2 d, a: the upper byte of a becomes the upper half of d.
+void fromPairE4M3(Step &s) {
+  s.lanes([&](unsigned lane) {
+    auto pair = s.as<uint16_t>(s.operand(1), lane);
+    s.write(s.operand(0), lane, uint32_t(fromE4M3(uint8_t(pair >> 8))) << 16 | fromE4M3(uint8_t(pair)));
+  });
+}
 template <typename To, float (*Extend)(uint16_t), char Direction> void halfToInteger(Step &s) {
   s.lanes([&](unsigned lane) {
     double value = toIntegral<Direction>(Extend(s.as<uint16_t>(s.operand(1), lane)));
@@ -147,6 +163,7 @@ void addConversions(Table &table) {
   def("rn.relu.bf16.f32", toHalf<toBf16, true>), def("rn.relu.f16.f32", toHalf<toF16, true>);
   def("f32.bf16", fromHalf<fromBf16>), def("f32.f16", fromHalf<fromF16>);
   def("rn.bf16x2.f32", toPair<toBf16>), def("rn.f16x2.f32", toPair<toF16>);
+  def("rn.f16x2.e4m3x2", fromPairE4M3);
   def("rzi.s32.f16", halfToInteger<int32_t, fromF16, 'z'>), def("rzi.s64.f16", halfToInteger<int64_t, fromF16, 'z'>);
   def("rzi.s32.bf16", halfToInteger<int32_t, fromBf16, 'z'>),
       def("rzi.s64.bf16", halfToInteger<int64_t, fromBf16, 'z'>);

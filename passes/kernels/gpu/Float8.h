@@ -1,0 +1,17 @@
+#ifndef PASSES_KERNELS_GPU_FLOAT8_H
+#define PASSES_KERNELS_GPU_FLOAT8_H
+
+#include "passes/kernels/gpu/ThreadCode.h"
+
+// Numbers of e4m3, which are exact in f16, bf16 and f32.
+
+namespace attn {
+
+/// Two of them, an i16 with the first one in its low bits, as f32.
+LaneBuilder::Values fromFloat8(BlockBuilder &k, mlir::Value pair);
+/// The four of a word, i32, the first one in its low bits, as f32.
+Nums fromFloat8Word(ThreadCode &k, const Num &word);
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_GPU_FLOAT8_H
