@@ -49,6 +49,24 @@ float codeOf(float value, float scale, Codes codes) {
   return scale != 0 ? roundToEven(std::clamp(value / scale, codes.least, codes.greatest)) : 0;
 }
 
+/// The code of the number of e4m3 that is nearest to `value`, of |value| < 464, ties to even, and that number.
+std::pair<uint8_t, float> roundToE4M3(float value) {
+  constexpr int64_t kDropped = 20, kBias = 120; // bits of an f32's fraction that go, and how its exponent changes
+  uint8_t sign = std::signbit(value) ? 0x80 : 0;
+  float magnitude = std::fabs(value), kept;
+  // Below the normal numbers, multiples of 2^-9; eight of them are the least normal number, whose code is 8.
+  if (magnitude < 0x1p-6f) {
+    float multiple = roundToEven(magnitude * 0x1p9f);
+    return {sign | static_cast<uint8_t>(multiple), std::copysign(multiple * 0x1p-9f, value)};
+  }
+  uint32_t bits;
+  std::memcpy(&bits, &magnitude, sizeof bits);
+  bits += (1u << (kDropped - 1)) - 1 + (bits >> kDropped & 1);
+  bits = bits >> kDropped << kDropped;
+  std::memcpy(&kept, &bits, sizeof kept);
+  return {sign | static_cast<uint8_t>((bits >> kDropped) - (kBias << 3)), std::copysign(kept, value)};
+}
+
 double errorOf(ArrayRef<float> values, float scale, Codes codes) {
   double sum = 0;
   for (float value : values) {
@@ -87,8 +105,9 @@ FailureOr<SmallVector<int64_t>> blockShape(GlobalOp global, RankedTensorType sou
   if (matrix.bits != 4 && matrix.bits != 8)
     return error("expects codes of 4 or 8 bits, got " + Twine(matrix.bits));
   bool isCodes = isa<BlockCodesAttr>(global.getExpression());
-  if (isCodes ? !element.isSignlessInteger(8) : !element.isF32())
-    return error(isCodes ? "expects codes in i8" : "expects scales in f32");
+  bool isFloat8 = isa<Float8E4M3FNType>(element) && matrix.bits == 8;
+  if (isCodes ? !element.isSignlessInteger(8) && !isFloat8 : !element.isF32())
+    return error(isCodes ? "expects codes in i8, or in f8E4M3FN of 8 bits" : "expects scales in f32");
   int64_t rows = isCodes ? matrix.k : matrix.numBlocks();
   return matrix.transposed ? SmallVector<int64_t>{matrix.n, rows} : SmallVector<int64_t>{rows, matrix.n};
 }
@@ -101,7 +120,13 @@ WeightBytes storeInBlocks(GlobalOp global, RankedTensorType type, const WeightBy
   Narrowing lost;
   lost.elements = type.getNumElements();
   std::vector<float> values;
-  bool isNumber = true;
+  bool isNumber = true, isFloat8 = isa<Float8E4M3FNType>(cast<RankedTensorType>(global.getType()).getElementType());
+  auto narrowed = [&](float value, float scale) -> std::pair<uint8_t, float> {
+    if (isFloat8)
+      return roundToE4M3(scale != 0 ? value / scale : 0);
+    float code = codeOf(value, scale, codes);
+    return {static_cast<uint8_t>(static_cast<int8_t>(code)), code};
+  };
   auto store = [&](int64_t number, int64_t column) {
     int64_t first = number * matrix.block;
     values.resize(std::min(matrix.block, matrix.k - first));
@@ -114,9 +139,9 @@ WeightBytes storeInBlocks(GlobalOp global, RankedTensorType type, const WeightBy
       return;
     }
     for (auto [n, value] : llvm::enumerate(values)) {
-      float code = codeOf(value, scale, codes);
-      lost.note(value, double(code) * scale);
-      (*result)[matrix.at(first + n, column)] = static_cast<char>(static_cast<int8_t>(code));
+      auto [code, number] = narrowed(value, scale);
+      lost.note(value, double(number) * scale);
+      (*result)[matrix.at(first + n, column)] = static_cast<char>(code);
     }
   };
   // Block by block: the rows of one, side by side in memory unless transposed, stay in the cache.

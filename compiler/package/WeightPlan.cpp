@@ -83,7 +83,7 @@ public:
       return !elementType(global).isF32() && elementType(lookup(reshape.getSource().getValue())).isF32();
     if (isa<NarrowPanelsAttr>(global.getExpression()))
       return !isStoredIn(global, elementType(global));
-    if (codeBits(global))
+    if (codeBits(global) || isFloat8(global))
       return true;
     return isa<ConcatAttr>(global.getExpression()) && isNarrow(lookup(weightSources(global).front().getValue()));
   }
@@ -94,6 +94,11 @@ public:
     auto codes =
         panels ? dyn_cast<BlockCodesAttr>(lookup(panels.getSource().getValue()).getExpression()) : BlockCodesAttr();
     return codes ? codes.getBits() : 0;
+  }
+
+  /// Whether the compiler has made its numbers ones of e4m3.
+  bool isFloat8(GlobalOp global) {
+    return isa<BlockCodesAttr>(global.getExpression()) && isa<Float8E4M3FNType>(elementType(global));
   }
 
   /// Whether all numbers of `global` are of type `element` in the model.
@@ -334,6 +339,7 @@ LogicalResult WeightPlan::write(ModuleOp module, WeightStore &store, function_re
                            type.getElementType().isBF16()      ? "bf16"
                            : type.getElementType().isF16()     ? "f16"
                            : expressions.codeBits(global) == 4 ? "int4"
+                           : expressions.isFloat8(global)      ? "fp8"
                                                                : "int8",
                            lost});
     }

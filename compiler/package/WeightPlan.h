@@ -28,7 +28,7 @@ struct WeightRow {
 /// A weight that the library stores in fewer bits.
 struct NarrowedWeight {
   std::string name;    ///< of the model's tensor
-  std::string storage; ///< "bf16", "f16" or "int8"
+  std::string storage; ///< "bf16", "f16", "int8", "int4" or "fp8"
   Narrowing lost;
 };
 

@@ -98,7 +98,8 @@ def Attn_BlockCodesAttr : Attn_Attr<"BlockCodes", "block_codes"> {
     A source of shape K x N (or N x K when `transposed`) becomes i8 of the same
     shape: w / scale rounded to the nearest, from -2^(bits - 1) to 2^(bits - 1) - 1,
     where `#attn.block_scales` of the same parameters holds the scale of each column
-    and `block` rows.
+    and `block` rows. With 8 bits the codes may be f8E4M3FN: w / scale rounded to the
+    nearest number of e4m3, ties to even.
   }];
   let parameters = (ins "::mlir::FlatSymbolRefAttr":$source, "bool":$transposed, "int64_t":$block, "int64_t":$bits);
   let assemblyFormat = [{

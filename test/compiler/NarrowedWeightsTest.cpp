@@ -136,6 +136,29 @@ TEST_F(NarrowedWeights, AreRounded) {
   }
 }
 
+// Numbers of e4m3, the scale of each column 1: between two of them the nearer, else the one whose code is even.
+TEST_F(NarrowedWeights, Float8) {
+  constexpr float kLeast = 0x1p-9f; // below the normal numbers all are multiples of it
+  w.assign(5, 127);
+  for (float value : {1.0f, 1.0625f, 1.1875f, kLeast, 0.5f * kLeast})
+    w.push_back(value);
+  for (float value : {-7.5f * kLeast, 1.5f * kLeast, -0.25f * kLeast, 17.0f, -19.0f})
+    w.push_back(value);
+  const uint8_t want[] = {0x70, 0x70, 0x70, 0x70, 0x70, 0x38, 0x38, 0x3a, 0x01, 0x00, 0x88, 0x02, 0x80, 0x58, 0xda};
+  for (bool transposed : {false, true}) {
+    std::string shape = transposed ? "5x3" : "3x5";
+    std::vector<char> codes = bytes("attn.global @p : tensor<" + shape + "xf8E4M3FN> = #attn.block_codes<" +
+                                    sourceOf(transposed) + ", block = 3, bits = 8>");
+    ASSERT_EQ(codes.size(), 15u);
+    for (int64_t row = 0; row < 3; ++row)
+      for (int64_t column = 0; column < 5; ++column)
+        EXPECT_EQ(static_cast<uint8_t>(codes[transposed ? column * 3 + row : row * 5 + column]), want[row * 5 + column])
+            << row << ' ' << column;
+    EXPECT_EQ(narrowed.back().storage, "fp8");
+    EXPECT_EQ(narrowed.back().lost.maxError, 1) << "127 is stored as 128";
+  }
+}
+
 // What a type cannot hold.
 TEST_F(NarrowedWeights, BeyondTheType) {
   w = {INFINITY, -INFINITY, NAN, 3.4e38f, -0.0f, 1e-45f, 1e-40f, 0, 0, 0, 0, 0, 0, 0, 0};

@@ -73,3 +73,32 @@ def blocks(size):
     scales = (rng.uniform(0.5, 1, (k // block, n)) / 64).astype(np.float32)
     nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["v"], axis=0, block_size=block), helper.make_node("MatMul", ["x", "v"], ["y"])]
     return nodes, {"x": x}, {"w": w, "s": scales}, {"y": operand(x, m <= 8) @ operand(w.astype(float) * np.repeat(scales.astype(float), block, 0), m <= 8)}
+
+
+def narrowed(size, half=False):
+    """A product by weights that are stored in e4m3, one column of nothing among them, and what comes behind."""
+    m, k, n = size
+    x, w, bias = normal(m, k), normal(k, n), normal(n)
+    w[:, 2] = 0
+    w[3, 5] = 1000  # the others of its column are small beside it
+    if half:
+        x, w, bias = (each.astype(np.float16) for each in (x, w, bias))
+    wide = w.astype(np.float32)
+    scales = np.abs(wide).max(0) / np.float32(127)
+    stored = (wide / np.where(scales, scales, 1)).astype(E4M3).astype(float) * scales.astype(float)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["q"]), helper.make_node("Relu", ["q"], ["y"])]
+    want = np.maximum((x.astype(float) if half else operand(x, 0 < m <= 8)) @ stored + bias.astype(float), 0)
+    if half:
+        want = Bounded(want.astype(np.float16), 2e-3 * np.abs(want) + 2e-3, np.float16)
+    return nodes, {"x": x}, {"w": w, "b": bias}, {"y": want}
+
+
+@case("float8", (1, 90, 34), (8, 96, 40), (33, 90, 65), (40, 96, 130), flags=["--weights=fp8"])
+@case("float8", *((m, 96, 40) for m in (0, 1, 9)), flags=["--weights=fp8"], free=ROWS)
+def narrowed_weights(size):
+    return narrowed(size)
+
+
+@case("float8", (1, 90, 34), (33, 96, 65), flags=["--weights=fp8"])
+def narrowed_halves(size):
+    return narrowed(size, half=True)

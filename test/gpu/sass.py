@@ -78,11 +78,11 @@ def disassemble(ptx, folder):
     return kernels(listing), registers, warnings
 
 
-def compiled(tools, folder, model, precision):
+def compiled(tools, folder, model, precision, *flags):
     path = folder / "m.onnx"
     onnx.save(model, path)
     subprocess.run([tools / "attnc", path, "--target=cuda", "--gpu-arch=sm_90a", f"--precision={precision}", "--emit=ptx",
-                    "-o", folder / "m.ptx"], check=True)
+                    "-o", folder / "m.ptx", *flags], check=True)
     return disassemble(folder / "m.ptx", folder)
 
 
@@ -190,6 +190,18 @@ def check_gemm(report, columns, built):
     report.expect(count(tile, "WARPGROUP.DEPBAR") * 4 == sum(shapes.values()), "expected a wait for each panel, no product alone")
 
 
+def check_widening(report, columns, built):
+    """Of a weight of e4m3 a warpgroup widens a panel, two numbers at a time, and stores 16 bytes of 16-bit ones."""
+    name, (code, labels) = next((name, each) for name, each in built[0].items() if count(each[0], "HGMMA"))
+    begin, end = max(loops(code, labels), key=lambda each: count(code[each[0]:each[1]], "F2FP"))
+    tile, ofThread = code[begin:end], 64 * columns // 128
+    widened = sum("E4M3" in each.opcode for each in tile)
+    print(f"gemm of {columns} columns of e4m3: {widened} conversions in {len(tile)} instructions a panel, {built[1][name]} registers")
+    report.common(f"gemm of {columns} columns of e4m3", code, built[1], built[2])
+    report.expect(widened == ofThread // 2, f"expected {ofThread // 2} conversions of two numbers")
+    report.expect(count(tile, "STS.128") == ofThread // 8, f"expected {ofThread // 8} stores of 16 bytes, got {count(tile, 'STS')}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tools", type=pathlib.Path, default=pathlib.Path("build/bin"))
@@ -204,6 +216,7 @@ def main():
                 check_mask(report, head, full, compiled(args.tools, folder, attention(head, 4096, 1), "bf16"))
         for rows, columns in ((512, 128), (8192, 256)):
             check_gemm(report, columns, compiled(args.tools, folder, gemm(rows, rows, 512), "bf16"))
+            check_widening(report, columns, compiled(args.tools, folder, gemm(rows, rows, 512), "f16", "--weights=fp8"))
     print(f"{report.problems} problems")
     return report.problems != 0
 

@@ -92,10 +92,14 @@ void readTarget(CommandLine &line, CompileOptions &options) {
     return line.fail("--gpu-arch is for --target=cuda");
   if (target == "cpu" && line.has(OPT_allow_host_ops))
     return line.fail("--allow-host-ops is for --target=cuda");
+  if (target == "cpu" && options.weights == "fp8")
+    return line.fail("--weights=fp8 is for --target=cuda; on a CPU --weights=int8 takes as many bits");
   if (target == "cpu" && options.emit == EmitKind::Ptx)
     return line.fail("--emit=ptx is for --target=cuda");
   if (target == "cpu")
     return;
+  if (options.weights == "fp8" && options.precision == "int8")
+    line.fail("--weights=fp8 and --precision=int8 would each store weights of products: leave one of them out");
   if (options.weights == "bf16")
     line.fail(
         "--weights=bf16 is for --target=cpu; for a GPU --precision=bf16|f16 stores weights of products in 16 bits");
@@ -159,7 +163,7 @@ ArrayRef<StringRef> precisionsOf(StringRef target) {
 void readTypes(CommandLine &line, CompileOptions &options) {
   options.weights = line.text(OPT_weights, "f32").str();
   if (!isWeightStorage(options.weights))
-    line.fail("--weights expects f32, bf16, int8, int8:GROUP or int4:BLOCK (of 16, 32, 64, 128 or 256), not '" +
+    line.fail("--weights expects f32, bf16, int8, int8:GROUP, fp8 or int4:BLOCK (of 16, 32, 64, 128 or 256), not '" +
               options.weights + "'");
   else if (options.weights != "f32" && options.optLevel == 0)
     line.fail("--weights=" + options.weights + " needs kernels, which -O0 does not choose");

@@ -140,8 +140,8 @@ defm mcpu : Eq<"mcpu", "CPU",
     g_compile, everyTool>;
 defm weights : Eq<"weights", "TYPE",
     "store the constant operands of matrix products as f32 (default), bf16, int8 (a scale per column), int8:64 "
-    "(a scale per column and 64 rows), or int4:32 (codes of 4 bits, a scale per column and 32 rows); activations and "
-    "sums stay f32", g_compile, everyTool>;
+    "(a scale per column and 64 rows), int4:32 (codes of 4 bits, a scale per column and 32 rows), or for --target=cuda fp8 "
+    "(float8e4m3fn, a scale per column); activations and sums stay f32", g_compile, everyTool>;
 defm precision : Eq<"precision", "TYPE",
     "f32 (default), or bf16: GEMMs with constant operands and attention make products of bf16 values where the processor "
     "has such (avx512_bf16); where it has none the constant operands alone are rounded; sums, scores and norms stay "

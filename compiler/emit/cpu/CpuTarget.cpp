@@ -9,7 +9,9 @@
 using namespace mlir;
 using namespace attn;
 
-bool attn::isWeightStorage(StringRef text) { return WeightStorage::parse(text).has_value(); }
+bool attn::isWeightStorage(StringRef text) {
+  return text == "fp8" || WeightStorage::parse(text); // the former has no panels
+}
 
 namespace {
 class CpuTarget : public Target {

@@ -83,10 +83,13 @@ public:
         pm.addPass(std::move(pass));
     };
     std::string sm90a = useOfSm90a().str();
-    if (options.optLevel > 0 && options.weights != "f32")
+    bool isFloat8 = options.weights == "fp8";
+    if (options.optLevel > 0 && options.weights != "f32" && !isFloat8)
       add(createStoreBlocksPass({options.weights, /*narrowsRows=*/false}));
     if (options.optLevel > 0) {
       add(createMergeProjectionsPass({/*anyRows=*/true}));
+      if (isFloat8) // each column has its own scale, whichever weights lie side by side
+        add(createStoreFloat8Pass());
       add(createChooseGpuRowsPass({options.precision, sm90a}));
     }
     pm.addPass(createDecomposePass());

@@ -27,6 +27,33 @@ def LowerGpuSearchPass : Pass<"attn-lower-gpu-search", "mlir::ModuleOp"> {
                            "::mlir::NVVM::NVVMDialect", "::mlir::func::FuncDialect", "::attn::AttnDialect"];
 }
 
+def StoreFloat8Pass : Pass<"attn-store-float8", "mlir::ModuleOp"> {
+  let summary = "weights of products become numbers of e4m3 with a scale for each column";
+  let description = [{
+    The weight of a contraction, a matrix of f32, f16 or bf16, becomes one of
+    f8E4M3FN, N x K, by which the contraction multiplies. The scale of each column,
+    its greatest |w| over 127 as in int8, comes behind the sum, in the elementwise
+    op that alone reads it, if there is one. A contraction with another weight stays,
+    and the module's `attn.product_report` says why.
+
+    Numerical effect: a weight differs by at most 1/16 of itself, or by 2^-17 of the
+    greatest of its column where that is more.
+
+    ```mlir
+    %c = linalg.contract indexing_maps = [(s, n, k) -> (s, k), (s, n, k) -> (k, n), (s, n, k) -> (s, n)]
+        ins(%x, %w : tensor<?x80xf32>, tensor<80x60xf32>) outs(%zeros : tensor<?x60xf32>)
+    // becomes
+    attn.global @w_t : tensor<60x80xf32> = #attn.transpose<@w, [1, 0]>
+    attn.global @w_t_e4m3 : tensor<60x80xf8E4M3FN> = #attn.block_codes<@w_t, transposed = true, block = 80, bits = 8>
+    %p = linalg.contract indexing_maps = [(s, n, k) -> (s, k), (s, n, k) -> (n, k), (s, n, k) -> (s, n)]
+        ins(%x, %codes : tensor<?x80xf32>, tensor<60x80xf8E4M3FN>) outs(%zeros : tensor<?x60xf32>)
+    %c = linalg.generic ins(%p, %scales : tensor<?x60xf32>, tensor<60x1xf32>) { mulf } -> tensor<?x60xf32>
+    ```
+  }];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def ChooseGpuRowsPass : Pass<"attn-choose-gpu-rows", "mlir::ModuleOp"> {
   let summary = "attention, softmax and layer normalisation become kernels for a GPU";
   let description = [{

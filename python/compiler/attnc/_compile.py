@@ -254,7 +254,8 @@ def compile(
                  that names no step one function; an onnx.ModelProto; a program of torch.export
     dims         sizes by the model's names for dimensions: 128, or bounds (1, 512)
     shapes       shapes by input; None leaves a size open
-    weights      "f32", "bf16", "int8", "int8:64" or "int4:32": how constant operands of products are stored
+    weights      "f32", "bf16", "int8", "int8:64", "int4:32" or (target "cuda") "fp8": how constant operands of products are
+                 stored
     precision    "f32", "bf16" or "int8" (target "cuda": "tf32", "bf16", "f16"): of products; int8 rounds their rows in
                  the run and their weights to bytes
     fp32_math    "f32", "bf16x3" or "bf16x6": how products of f32 are made
