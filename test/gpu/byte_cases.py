@@ -98,3 +98,15 @@ def rounded_rows(size):
     x = (codes * (rng.uniform(0.5, 1, (m, 1)) / 127)).astype(np.float32)
     total = x.astype(float) @ weights["w"] + weights["b"]
     return nodes, {"x": x}, weights, {"y": Bounded(total.astype(np.float32), 1e-6 * (np.abs(x.astype(float)) @ np.abs(weights["w"])))}
+
+
+@case("bytes", (2, 90, 34), (34, 64, 32), flags=["--precision=int8"])
+def not_finite(size):
+    """A row that has an infinity or a NaN gives NaN, and no other row knows of it."""
+    nodes, inputs, weights, outputs = rounded_rows(size)
+    x, y = inputs["x"], outputs["y"]
+    x[0, 7], x[1, 3] = -np.inf, np.nan
+    y.want[:2] = np.nan
+    if len(x) > 2:
+        x[2, :2], y.want[2] = np.inf, np.nan
+    return nodes, inputs, weights, outputs

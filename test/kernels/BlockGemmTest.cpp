@@ -293,6 +293,25 @@ TEST_P(BlockGemmOfBytes, EveryEdge) {
   }
 }
 
+/// A row with an infinity or a NaN gives NaN, and no other row knows of it.
+TEST_P(BlockGemmOfBytes, NotFinite) {
+  for (int64_t m : {4, 18}) { // the latter on tiles
+    Problem p{m, 75, 20};
+    p.hasByteRows = true;
+    std::unique_ptr<Kernel> kernel = compile(GetParam(), p);
+    ASSERT_TRUE(kernel);
+    Case data(p, spec(p));
+    std::vector<float> want = run(*kernel, p, data);
+    data.a[0 * p.k + 40] = INFINITY, data.a[2 * p.k + 1] = -INFINITY, data.a[2 * p.k + 2] = NAN;
+    std::vector<float> got = run(*kernel, p, data);
+    for (int64_t i = 0; i < p.m * p.n; ++i)
+      if (i / p.n == 0 || i / p.n == 2)
+        EXPECT_TRUE(std::isnan(got[i])) << got[i] << " in row " << i / p.n;
+      else
+        EXPECT_EQ(got[i], want[i]) << i;
+  }
+}
+
 TEST_P(BlockGemmOfBytes, Tiles) {
   if (GetParam() != StringRef("amxint8"))
     GTEST_SKIP() << "it has no tiles";

@@ -52,7 +52,8 @@ void BlockGemmEmitter::roundBlock(const Index &row, const Index &number, const I
     most = maximum(most, abs(x));
   }
   constexpr double kMost = 127;
-  Num greatest = maximumOfLanes(most), scale = greatest / kMost;
+  // Where the greatest is infinite, there is no scale: then it is NaN, what the difference is, else 0.
+  Num greatest = maximumOfLanes(most), scale = greatest / kMost + (greatest - greatest);
   // Of a block of zeros, or so small that the quotient is infinite, nothing is left.
   Num factor = select((greatest > 0.0) & (kMost / greatest < std::numeric_limits<double>::infinity()), kMost / greatest,
                       k.f32(0));

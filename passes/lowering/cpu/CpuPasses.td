@@ -162,7 +162,7 @@ def RoundRowsPass : Pass<"attn-round-rows", "::mlir::ModuleOp"> {
 
     Numerical effect: an element of a row differs by at most 1/254 of the greatest in
     it, a weight by as much of the greatest in its column. A row with an infinity or
-    a NaN gives NaN or infinities.
+    a NaN gives NaN.
 
     ```mlir
     %c = linalg.contract indexing_maps = [(s, n, k) -> (s, k), (s, n, k) -> (k, n), (s, n, k) -> (s, n)]

@@ -92,16 +92,18 @@ const RowRounding::Rows &RowRounding::round(Value activation, Location loc) {
   auto constant = [](OpBuilder &b, Location loc, double value) -> Value {
     return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value));
   };
+  // Where the greatest is infinite, there is no scale: then it is NaN, what the difference is, else 0.
   rows.scales = elementwise(rewriter, loc, leading, f32, extremes, each,
                             [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                              return arith::DivFOp::create(b, loc, args[0], constant(b, loc, kGreatestByte));
+                              Value scale = arith::DivFOp::create(b, loc, args[0], constant(b, loc, kGreatestByte));
+                              Value nothing = arith::SubFOp::create(b, loc, args[0], args[0]);
+                              return arith::AddFOp::create(b, loc, scale, nothing);
                             });
   Value steps = elementwise(rewriter, loc, leading, f32, extremes, each,
                             [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
                               return arith::DivFOp::create(b, loc, constant(b, loc, kGreatestByte), args[0]);
                             });
-  // A row of zeros has 0 times infinity, as has a row with an infinity: in bytes anything, times a scale of 0, or of
-  // what the sums are to be.
+  // A row of zeros has 0 times infinity, as has a row with an infinity: in bytes anything, times a scale of 0 or NaN.
   rows.bytes = elementwise(rewriter, loc, sizes, rewriter.getI8Type(), {activation, steps}, {all, byRow},
                            [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
                              Value x =
