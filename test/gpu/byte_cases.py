@@ -110,3 +110,17 @@ def not_finite(size):
     if len(x) > 2:
         x[2, :2], y.want[2] = np.inf, np.nan
     return nodes, inputs, weights, outputs
+
+
+@case("bytes", (1, 90, 34), (33, 96, 65), flags=["--precision=int8"])
+def rounded_half_rows(size):
+    """Rows and columns of f16 that codes of 8 bits hold: whole numbers up to 127, and powers of two."""
+    m, k, n = size
+    draw = lambda *shape: rng.integers(-127, 128, shape)
+    x, w, bias = draw(m, k), draw(k, n), normal(n).astype(np.float16)
+    x[:, 0], w[0], w[:, 3] = 127, -127, 0
+    x, w = x * np.exp2(rng.integers(-9, -5, (m, 1))), w * np.exp2(rng.integers(-9, -5, n))
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["y"])]
+    total = x @ w + bias.astype(float)
+    inputs, weights = {"x": x.astype(np.float16)}, {"w": w.astype(np.float16), "b": bias}
+    return nodes, inputs, weights, {"y": Bounded(total.astype(np.float16), 2e-3 * np.abs(total) + 2e-3, np.float16)}

@@ -89,7 +89,7 @@ std::string describeByteRows(const Summary &summary) {
   size_t plain = 0, bytes = 0;
   for (const json::Value &product : *parsed->getAsArray()) {
     StringRef arithmetic = product.getAsObject()->getString("arithmetic").value_or("");
-    plain += arithmetic.starts_with("f32");
+    plain += is_contained({"f32", "f16", "bf16"}, arithmetic.split(',').first);
     bytes += arithmetic == "s8 blocks in s32" || arithmetic == "s8 rows in s32";
   }
   if (plain + bytes == 0)

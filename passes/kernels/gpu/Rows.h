@@ -18,7 +18,7 @@ mlir::func::FuncOp buildGpuLayerNorm(mlir::OpBuilder &builder, mlir::Location lo
                                      const LayerNormSpec &spec);
 
 /// The greatest |x| of each row of `type`, of two dimensions at least: arguments (input, result), of which the latter
-/// is f32 without the last dimension. NaN wins.
+/// is f32, whatever the input is, without the last dimension. NaN wins.
 mlir::func::FuncOp buildGpuRowMagnitudes(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
                                          mlir::MemRefType type);
 

@@ -91,6 +91,27 @@ LogicalResult matchTwoActivations(Contraction &match, std::string &reason) {
   return success();
 }
 
+/// Whether an operand of `op` is a weight that `match` can be by; fails where no loops can be.
+FailureOr<bool> matchWeight(linalg::LinalgOp op, Contraction &match, std::string &reason) {
+  for (unsigned number : {1, 0}) {
+    auto weightOp = op->getOperand(number).getDefiningOp<WeightOp>();
+    if (!weightOp)
+      continue;
+    match = Contraction{op};
+    if (failed(sortLoops(match, number, reason)))
+      return failure();
+    if (match.numBatch)
+      continue;
+    LoopDims weight = getDims(match.rightMap);
+    match.isTransposed = weight == concat(match.columns, match.sums);
+    if (!match.isTransposed && weight != concat(match.sums, match.columns))
+      continue;
+    match.global = weightOp.getGlobalAttr();
+    return true;
+  }
+  return false;
+}
+
 } // namespace
 
 FailureOr<ContractionLoops> sortLoops(linalg::LinalgOp op, unsigned left, std::string &reason) {
@@ -120,24 +141,24 @@ LogicalResult matchContraction(linalg::LinalgOp op, Contraction &match, std::str
   for (Value operand : op->getOperands())
     if (!getElementTypeOrSelf(operand.getType()).isF32())
       return fail(reason, "it is not all f32");
-  for (unsigned number : {1, 0}) {
-    auto weightOp = op->getOperand(number).getDefiningOp<WeightOp>();
-    if (!weightOp)
-      continue;
-    match = Contraction{op};
-    if (failed(sortLoops(match, number, reason)))
-      return failure();
-    if (match.numBatch)
-      continue;
-    LoopDims weight = getDims(match.rightMap);
-    match.isTransposed = weight == concat(match.columns, match.sums);
-    if (!match.isTransposed && weight != concat(match.sums, match.columns))
-      continue;
-    match.global = weightOp.getGlobalAttr();
-    return success();
-  }
+  FailureOr<bool> isByWeight = matchWeight(op, match, reason);
+  if (failed(isByWeight) || *isByWeight)
+    return success(succeeded(isByWeight));
   match = Contraction{op};
   return matchTwoActivations(match, reason);
+}
+
+LogicalResult matchWeightProduct(linalg::LinalgOp op, Contraction &match, std::string &reason) {
+  for (Value operand : op->getOperands()) {
+    Type type = getElementTypeOrSelf(operand.getType());
+    bool isHalf = (type.isF16() || type.isBF16()) && operand != op.getDpsInits()[0];
+    if (!type.isF32() && !isHalf)
+      return fail(reason, "it is not of f32, f16 or bf16, summed in f32");
+  }
+  FailureOr<bool> isByWeight = matchWeight(op, match, reason);
+  if (succeeded(isByWeight) && !*isByWeight)
+    return fail(reason, "no operand is a weight");
+  return success(succeeded(isByWeight));
 }
 
 } // namespace attn

@@ -36,9 +36,11 @@ struct Contraction {
   bool isTransposed = false; ///< the weight is columns x sums
 };
 
-/// Sorts the loops of `op`, a contraction, where a kernel on packed panels can do it; else
+/// Sorts the loops of `op`, a contraction of f32, where a kernel on packed panels can do it; else
 /// `reason` says why not.
 llvm::LogicalResult matchContraction(mlir::linalg::LinalgOp op, Contraction &match, std::string &reason);
+/// The same of one by a weight, where factors may be f16 or bf16 and sums are f32; another one fails.
+llvm::LogicalResult matchWeightProduct(mlir::linalg::LinalgOp op, Contraction &match, std::string &reason);
 
 /// Why `match` is not of rows, in the order of their tensors, by a weight that is a matrix; "" where it is.
 llvm::StringRef findRowsObstacle(const Contraction &match);

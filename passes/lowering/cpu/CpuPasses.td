@@ -151,9 +151,10 @@ def AssignScratchPass : Pass<"attn-assign-scratch", "::mlir::ModuleOp"> {
 def RoundRowsPass : Pass<"attn-round-rows", "::mlir::ModuleOp"> {
   let summary = "products by a weight become attn.integer_product, rows and weight rounded to 8 bits";
   let description = [{
-    A contraction of rows and an f32 weight, a matrix, becomes `attn.integer_product`
-    of the rows, rounded in the run by max |x| / 127 of each, and of what
-    `#attn.block_codes` of 8 bits makes of the weight, a scale per column. The sums
+    A contraction of rows and a weight, a matrix, becomes `attn.integer_product` of
+    the rows, rounded in the run by max |x| / 127 of each, and of what
+    `#attn.block_codes` of 8 bits makes of the weight, a scale per column. Both may
+    be in f32, f16 or bf16, and sums are in f32. The sums
     times both scales are fused into the elementwise op behind, so that
     attn-lower-products finds one epilogue. Rows are rounded once for all products
     that read them. A contraction with another shape, of fewer than 32 terms or 16

@@ -50,6 +50,7 @@ private:
   void lower(linalg::LinalgOp op);
   StringRef findObstacle(const Contraction &match);
   const Rows &round(Value activation, Location loc);
+  FlatSymbolRefAttr widened(const Contraction &match, Location loc);
   Value scaleSums(Value sums, Value rowScales, Value columnScales, Location loc);
   void fuseWithUser(Value value);
 
@@ -86,7 +87,8 @@ const RowRounding::Rows &RowRounding::round(Value activation, Location loc) {
   Type f32 = rewriter.getF32Type();
   Value extremes = reduction(rewriter, loc, activation, all, filledTensor(rewriter, loc, leading, f32, 0), byRow,
                              [](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                               Value size = math::AbsFOp::create(b, loc, args[0]);
+                               Value wide = convertFloat(b, loc, args[0], b.getF32Type());
+                               Value size = math::AbsFOp::create(b, loc, wide);
                                return arith::MaximumFOp::create(b, loc, args[1], size);
                              });
   auto constant = [](OpBuilder &b, Location loc, double value) -> Value {
@@ -106,8 +108,8 @@ const RowRounding::Rows &RowRounding::round(Value activation, Location loc) {
   // A row of zeros has 0 times infinity, as has a row with an infinity: in bytes anything, times a scale of 0 or NaN.
   rows.bytes = elementwise(rewriter, loc, sizes, rewriter.getI8Type(), {activation, steps}, {all, byRow},
                            [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                             Value x =
-                                 math::RoundEvenOp::create(b, loc, arith::MulFOp::create(b, loc, args[0], args[1]));
+                             Value wide = convertFloat(b, loc, args[0], b.getF32Type());
+                             Value x = math::RoundEvenOp::create(b, loc, arith::MulFOp::create(b, loc, wide, args[1]));
                              Value low = constant(b, loc, -kGreatestByte), high = constant(b, loc, kGreatestByte);
                              auto exceeds = [&](Value x, Value y) -> Value {
                                return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, x, y);
@@ -120,6 +122,15 @@ const RowRounding::Rows &RowRounding::round(Value activation, Location loc) {
                              return arith::XOrIOp::create(b, loc, byte, top);
                            });
   return rows;
+}
+
+/// The weight in f32, which codes are made of.
+FlatSymbolRefAttr RowRounding::widened(const Contraction &match, Location loc) {
+  RankedTensorType type = match.right.getType();
+  if (type.getElementType().isF32())
+    return match.global;
+  return globals.get(match.global.getValue() + "_f32", type.clone(rewriter.getF32Type()),
+                     ReshapeAttr::get(rewriter.getContext(), match.global), loc);
 }
 
 Value RowRounding::scaleSums(Value sums, Value rowScales, Value columnScales, Location loc) {
@@ -158,26 +169,30 @@ void RowRounding::lower(linalg::LinalgOp op) {
   Contraction match;
   std::string reason;
   // What is no product by a weight is said where it gets its kernel.
-  if (failed(matchContraction(op, match, reason)) || !match.global)
+  if (failed(matchWeightProduct(op, match, reason)))
     return;
   Location loc = op.getLoc();
-  if (StringRef obstacle = findObstacle(match); !obstacle.empty())
-    return reportProduct(module, loc, "f32", "f32", ProductVerdict::reason, obstacle);
+  if (StringRef obstacle = findObstacle(match); !obstacle.empty()) {
+    std::string type;
+    llvm::raw_string_ostream(type) << match.right.getType().getElementType();
+    return reportProduct(module, loc, type, type, ProductVerdict::reason, obstacle);
+  }
   MLIRContext *context = op.getContext();
   ArrayRef<int64_t> shape = match.right.getType().getShape();
   bool transposed = match.isTransposed;
   int64_t depth = shape[transposed ? 1 : 0], columns = shape[transposed ? 0 : 1];
   rewriter.setInsertionPoint(op);
-  std::string name = (match.global.getValue() + (transposed ? "_tbytes" : "_bytes")).str();
+  FlatSymbolRefAttr source = widened(match, loc);
+  std::string name = (source.getValue() + (transposed ? "_tbytes" : "_bytes")).str();
   auto weight = [&](const Twine &name, RankedTensorType type, Attribute expression) -> Value {
     return WeightOp::create(rewriter, loc, type, globals.get(name, type, expression, loc));
   };
   Type f32 = rewriter.getF32Type();
   auto scalesType = transposed ? RankedTensorType::get({columns, 1}, f32) : RankedTensorType::get({1, columns}, f32);
-  FlatSymbolRefAttr scales = globals.get(
-      name + "_scales", scalesType, BlockScalesAttr::get(context, match.global, transposed, depth, kByteBits), loc);
+  FlatSymbolRefAttr scales = globals.get(name + "_scales", scalesType,
+                                         BlockScalesAttr::get(context, source, transposed, depth, kByteBits), loc);
   Value codes = weight(name, RankedTensorType::get(shape, rewriter.getI8Type()),
-                       BlockCodesAttr::get(context, match.global, transposed, depth, kByteBits));
+                       BlockCodesAttr::get(context, source, transposed, depth, kByteBits));
   Value columnScales =
       weight(name + "_by_column", RankedTensorType::get({columns}, f32), ReshapeAttr::get(context, scales));
   Rows rows = round(match.activation, loc);

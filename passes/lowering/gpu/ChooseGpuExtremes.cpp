@@ -20,10 +20,13 @@ static MemRefType bufferOf(Value value) {
 }
 
 static std::string nameOf(StringRef what, MemRefType type) {
-  return ("gpu_" + what + "_" + llvm::join(llvm::map_range(type.getShape(), sizeText), "_")).str();
+  std::string name = ("gpu_" + what + "_" + llvm::join(llvm::map_range(type.getShape(), sizeText), "_")).str();
+  if (!type.getElementType().isF32())
+    llvm::raw_string_ostream(name) << '_' << type.getElementType();
+  return name;
 }
 
-/// Whether `op` gives the greatest |x| of each row of f32, or 0.
+/// Whether `op` gives the greatest |x| of each row, or 0, in f32.
 static bool areRowMagnitudes(linalg::GenericOp op) {
   if (op.getNumDpsInputs() != 1 || op.getNumDpsInits() != 1 || op.getNumReductionLoops() != 1 || op.getNumLoops() < 2)
     return false;
@@ -31,14 +34,16 @@ static bool areRowMagnitudes(linalg::GenericOp op) {
   Block *body = op.getBody();
   auto combine = body->getTerminator()->getOperand(0).getDefiningOp<arith::MaximumFOp>();
   auto start = dyn_cast_or_null<FloatAttr>(splatConstant(op.getDpsInits()[0]));
-  if (!combine || !start || !start.getValue().isPosZero() || body->getOperations().size() != 3 || !all.isIdentity() ||
-      op.getMatchingIndexingMap(op.getDpsInitOperand(0)) != all.dropResult(op.getNumLoops() - 1) ||
-      !getElementTypeOrSelf(op.getDpsInputs()[0]).isF32())
+  std::string reason;
+  bool isWide = getElementTypeOrSelf(op.getDpsInputs()[0]).isF32(); // else it is widened first
+  if (!combine || !start || !start.getValue().isPosZero() || body->getOperations().size() != (isWide ? 3 : 4) ||
+      !all.isIdentity() || op.getMatchingIndexingMap(op.getDpsInitOperand(0)) != all.dropResult(op.getNumLoops() - 1) ||
+      !getElementTypeOrSelf(op->getResult(0)).isF32() || !canBuildGpuRows(bufferOf(op.getDpsInputs()[0]), reason))
     return false;
   Value sides[] = {combine.getLhs(), combine.getRhs()};
   return llvm::any_of(ArrayRef<unsigned>{0, 1}, [&](unsigned n) {
     auto size = sides[n].getDefiningOp<math::AbsFOp>();
-    return size && size.getOperand() == body->getArgument(0) && sides[1 - n] == body->getArgument(1);
+    return size && stripConversions(size.getOperand()) == body->getArgument(0) && sides[1 - n] == body->getArgument(1);
   });
 }
 

@@ -63,7 +63,7 @@ def ChooseGpuRowsPass : Pass<"attn-choose-gpu-rows", "mlir::ModuleOp"> {
     launch. A product with a matrix stored in blocks reads its codes; one with a
     weight in e4m3, whose columns have a scale each, becomes a contraction with its
     bytes (f8E4M3FN), and the scale comes behind the sum. `attn.integer_product` multiplies bytes, with the
-    elementwise op behind it. Under precision `int8` products of f32 by weights become such ones, as by
+    elementwise op behind it. Under precision `int8` products by weights become such ones, as by
     attn-round-rows. Both extremes of a tensor are one kernel, and so is the greatest |x| of rows. Sums are f32, and a
     16-bit result is rounded once. The rest stays, to be decomposed; a remark says why.
   }];
