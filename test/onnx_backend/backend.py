@@ -81,10 +81,11 @@ class Server:
     def run(self, model, feeds, names, compiled=False, is_open=False, **more):
         """Compiles `model`, unless it is `compiled`, and runs it: the outputs called `names`, and what the server says. A
         list of names stands for a sequence, by its tensors or by one that has them all, and so does its value. A list
-        among `feeds` is a sequence, of tensors of these shapes, or with `is_open` of these numbers of dimensions; None is
-        an optional without a value."""
-        items = {f"{name}.{n}": each for name, value in feeds.items() if isinstance(value, list)
-                 for n, each in enumerate(value)}
+        among `feeds` is a sequence, of tensors of these shapes, or with `is_open` of these numbers of dimensions, where
+        all have one shape; None is an optional without a value."""
+        sequences = {name: value for name, value in feeds.items() if isinstance(value, list)}
+        items = {f"{name}.{n}": each for name, value in sequences.items() for n, each in enumerate(value)}
+        is_open = is_open and all(len({each.shape for each in value}) <= 1 for value in sequences.values())
         more["shapes"] = {name: [-1 if is_open else size for size in each.shape] for name, each in items.items()}
         more["absent"] = [name for name, value in feeds.items() if value is None]
         feeds = {name: value for name, value in feeds.items() if not isinstance(value, list)} | items

@@ -45,9 +45,13 @@ std::optional<Tensor> attn::onnx::stackSequence(Node &node, const Sequence &sequ
       return node.error() << "stacks tensors of " << shape.size() - 1 << " and " << part.rank() - 1 << " dimensions",
              std::nullopt;
     shape[0] = shape[0] + part.shape[0];
-    for (size_t n = 1; n < shape.size(); ++n)
+    for (size_t n = 1; n < shape.size(); ++n) {
+      std::optional<int64_t> size = shape[n].constant(), other = part.shape[n].constant();
+      if (size && other && *size != *other)
+        return node.unsupported() << "stacks tensors of sizes " << *size << " and " << *other, std::nullopt;
       if (failed(node.requireEqual(shape[n], part.shape[n], "stacks tensors of sizes {0} and {1}")))
         return std::nullopt;
+    }
   }
   return concatenate(node, parts, 0, shape);
 }
