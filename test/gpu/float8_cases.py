@@ -36,8 +36,9 @@ def dequantised(size, form, half=False):
     if half:
         x, bias, scales = (each.astype(np.float16) for each in (x, bias, scales))
     each = scales.astype(float)[:, None] if scaled == "k" else scales.astype(float)
-    want = x.astype(float) if half else operand(x, 0 < m <= 8)
-    want = want @ operand(w.astype(float) * each, 0 < m <= 8) if scaled == "k" else (want @ w.astype(float)) * each
+    few = 0 < m <= 8 or n < 8  # too few for a matrix unit
+    want = x.astype(float) if half else operand(x, few)
+    want = want @ operand(w.astype(float) * each, few) if scaled == "k" else (want @ w.astype(float)) * each
     want = np.maximum(want + bias.astype(float), 0)
     if half:
         want = Bounded(want.astype(np.float16), 2e-3 * np.abs(want) + 2e-3, np.float16)
