@@ -15,7 +15,7 @@ def scale_of(spec, d):
         return 1.0
     if spec["scale"] in ("runtime", "default") or spec["scale_value"] is None:
         return d["D"] ** -0.5
-    if spec["scale"] == "both":
+    if spec["scale"] in ("both", "attr"):  # each side is multiplied by the root
         return abs(spec["scale_value"])
     return spec["scale_value"]
 
