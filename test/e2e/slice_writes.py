@@ -2,9 +2,9 @@
 """Assignments to slices, as PyTorch's exporters write them: slice_writes.py DIRECTORY
 
 Writes NAME.onnx, NAME_x.npy, NAME_u.npy and what NumPy makes of them, NAME_y.npy, for each name that it prints. Sizes
-are open in the names that end in "_open". The indices of "stored" are a constant, those of the others are made by Range,
-Slice, Expand and Concat. What is no slice is there, too: places twice (the last one counts), places on both sides of 0,
-backwards, places that are data, sums.
+are open in the names that end in "_open": places that count from an end are no slice there. The indices of "stored" are
+a constant, those of the others are made by Range, Slice, Expand and Concat. What is no slice is there, too: places twice
+(the last one counts), places on both sides of 0, backwards, places that are data, sums.
 """
 import pathlib
 import sys
@@ -30,6 +30,9 @@ CASES = {  # the shape, and a slice or a list of places for each of the first di
     "around": ((6, 4), [[-1, 0, 1]]),
     "back": ((6, 4), [[3, 2, 1]]),
     "negative": ((6, 4), [[-3, -2, -1]]),
+    "negative_open": ((6, 4), [[-3, -2, -1]]),
+    "around_open": ((6, 4), [[-1, 0, 1]]),
+    "columns_open": ((4, 9), [slice(None), [-3, -2, -1]]),
     "data": ((6, 4, 33), [[3, 0, 3, 5]]),
     "sums": ((6, 4), [[1, 2, 3]]),
 }

@@ -117,6 +117,8 @@ std::optional<AffineExpr> SliceWriter::readNumbers(Value tensor, ArrayRef<std::o
     if (at && (*at < 0 || *at >= size)) // of an open size, too
       return std::nullopt;
   ConstantTable table = ConstantTable::read(tensor, symbols, weights);
+  if (!table.bytes.empty() && !type.getElementType().isInteger(64)) // weights of other types can be replaced
+    return std::nullopt;
   return table.bytes.empty() ? Affine(tensor, symbols, weights).read(fixed, &offsets)
                              : readStored(tensor, table, fixed);
 }
@@ -135,7 +137,8 @@ bool SliceWriter::isWithin(WrittenDim &place, const Nest &nest) {
       place.start = getAffineConstantExpr(first += *size, place.start.getContext()), last += *size;
     return *count == 0 || (first >= 0 && last < *size);
   }
-  if (start && size && start.getValue() >= *size) // of no element, if anything
+  // Of no element, if anything; or counted from an end that only the run knows, if not from before it.
+  if (start && ((size && start.getValue() >= *size) || start.getValue() < 0))
     return false;
   bool isWhole =
       start && start.getValue() == 0 && place.step == 1 && Extent::of(turns) == Extent::of(OpFoldResult(limit));
@@ -235,8 +238,11 @@ bool SliceWriter::writeSlice(const Nest &nest, Value source) {
     Value way = arith::MulIOp::create(b, loc, arith::SubIOp::create(b, loc, count, one),
                                       arith::ConstantIndexOp::create(b, loc, place.step));
     Value last = arith::AddIOp::create(b, loc, start, way), size = place.check.getSize();
-    Value holds = arith::OrIOp::create(b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, count, zero),
-                                       arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, last, size));
+    Value holds = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, last, size);
+    for (OpFoldResult turn : turns) // without turns there is no place
+      if (auto number = dyn_cast<Value>(turn))
+        holds = arith::OrIOp::create(b, loc, holds,
+                                     arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, number, zero));
     RequireOp::create(b, loc, holds, place.check.getRunMessage(), ValueRange{last, size});
   }
   for (unsigned n : moves.set_bits())
