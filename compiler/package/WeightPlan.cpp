@@ -156,8 +156,11 @@ private:
   std::map<size_t, std::vector<StringRef>> bySize;
 };
 
-/// How the runtime describes a global made of one initialiser.
+/// How the runtime describes a global made of one initialiser. Positions are part of the code, too: what it knows of
+/// them keeps what it reads there in bounds.
 std::string describeLayout(GlobalOp global, Expressions &expressions) {
+  if (elementType(global).isInteger(64))
+    return "derived";
   if (isa<InitializerAttr>(global.getExpression()))
     return "plain";
   if (auto reshape = dyn_cast<ReshapeAttr>(global.getExpression())) {
@@ -195,6 +198,8 @@ std::string describeLayout(GlobalOp global, Expressions &expressions) {
 
 /// The same of initialiser `name` where several lie side by side: in rows of so many elements each has its own.
 std::string describeColumns(GlobalOp global, StringRef name, Expressions &expressions) {
+  if (elementType(global).isInteger(64))
+    return "derived";
   std::string kind = "columns";
   if (auto reshape = dyn_cast<ReshapeAttr>(global.getExpression())) {
     GlobalOp source = expressions.lookup(reshape.getSource().getValue());

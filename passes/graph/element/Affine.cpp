@@ -122,7 +122,7 @@ std::optional<int64_t> Affine::number(Value value) {
 
 /// An element of stored numbers, as 0, 1, 2, ... of a Range that an exporter folded.
 Affine::Expr Affine::stored(const Element &element) {
-  if (!isWide(getElementTypeOrSelf(element.value)))
+  if (!getElementTypeOrSelf(element.value).isInteger(64)) // weights of other types can be replaced
     return std::nullopt;
   ConstantTable table = ConstantTable::read(element.value, symbols, weights);
   if (table.bytes.empty() || table.size() > kMaxStored)

@@ -193,9 +193,9 @@ ATTNRT_API attnrt_status attnrt_model_find_entry(const attnrt_model *model, cons
 //                     has none, or it is part of the code, as biases, norms and
 //                     small tensors are
 //   invalid_argument  another dtype or shape
-//   unsupported       the weight was folded into others when the model was
-//                     compiled ("derived"), or an equal one shares its bytes, so
-//                     that it cannot be replaced alone
+//   unsupported       the weight was folded into others or into code when the model
+//                     was compiled ("derived", as int64 always is), or an equal one
+//                     shares its bytes, so that it cannot be replaced alone
 ATTNRT_API attnrt_status attnrt_model_set_weight(attnrt_model *model, const char *name, const DLTensor *value);
 
 //===----------------------------------------------------------------------===//
