@@ -1,5 +1,6 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
+#include "passes/kernels/spec/KernelAttrs.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -120,6 +121,22 @@ void hoistScratch(func::FuncOp function) {
 }
 
 struct OutlineParallelPass : attn::impl::OutlineParallelPassBase<OutlineParallelPass> {
+  /// A loop of one task is none any more: what its task had lies in the call's scratch then, behind the call's own.
+  static void keepScratch(func::FuncOp kernel) {
+    auto bytes = kernel->getAttrOfType<DenseI64ArrayAttr>(kScratchAttr);
+    int64_t ofCall = bytes[0], most = ofCall;
+    Builder b(kernel);
+    kernel.walk([&](memref::AllocaOp alloca) {
+      auto place = alloca->getAttrOfType<DenseI64ArrayAttr>(kTaskScratchAttr);
+      if (!place || alloca->getParentOfType<scf::ParallelOp>())
+        return;
+      most = std::max(most, ofCall + place[1]);
+      alloca->removeAttr(kTaskScratchAttr);
+      alloca->setAttr(kScratchAttr, b.getI64IntegerAttr(ofCall + place[0]));
+    });
+    kernel->setAttr(kScratchAttr, b.getDenseI64ArrayAttr({most, bytes[1]}));
+  }
+
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
     Tasks tasks;
@@ -135,8 +152,11 @@ struct OutlineParallelPass : attn::impl::OutlineParallelPassBase<OutlineParallel
       for (scf::ParallelOp loop : loops)
         outline(loop, function, symbols, tasks);
     }
-    for (func::FuncOp function : getOperation().getOps<func::FuncOp>())
+    for (func::FuncOp function : getOperation().getOps<func::FuncOp>()) {
       hoistScratch(function);
+      if (function->hasAttr(kScratchAttr))
+        keepScratch(function);
+    }
   }
 };
 } // namespace

@@ -39,3 +39,18 @@ func.func private @serial(%m: memref<?xf32>, %n: index) {
   }
   return
 }
+
+// A loop of one task has become none: its scratch lies behind the call's own.
+// CHECK-LABEL: func.func private @one_task
+// CHECK-SAME:  attn.scratch = array<i64: 6144, 4096>
+// CHECK:       memref.alloca() {attn.scratch = 2048 : i64} : memref<1024xf32>
+// CHECK:       memref.alloca() {attn.scratch = 0 : i64} : memref<512xf32>
+func.func private @one_task(%m: memref<?xf32>) attributes {attn.kernel, attn.scratch = array<i64: 2048, 4096>} {
+  %c0 = arith.constant 0 : index
+  %s = memref.alloca() {attn.task_scratch = array<i64: 0, 4096>} : memref<1024xf32>
+  %t = memref.alloca() {attn.scratch = 0 : i64} : memref<512xf32>
+  %x = memref.load %m[%c0] : memref<?xf32>
+  memref.store %x, %s[%c0] : memref<1024xf32>
+  memref.store %x, %t[%c0] : memref<512xf32>
+  return
+}
