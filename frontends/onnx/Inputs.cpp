@@ -2,6 +2,7 @@
 #include "dialects/attn/NodeLocation.h"
 #include "frontends/onnx/Limits.h"
 #include "frontends/onnx/Payload.h"
+#include "llvm/ADT/StringSet.h"
 #include <set>
 
 using namespace attn;
@@ -116,6 +117,11 @@ bool InputReader::readShape(const proto::TypeProto::Tensor &type, InputSpec &spe
   }
   if (type.has_shape() && spec.part == InputSpec::Part::Stack)
     ++rank;
+  if (rank == 0 && spec.part == InputSpec::Part::Stack) {
+    reporter.request() << input(spec) << "is a sequence of tensors, whose number --shape=" << printableName(spec.name)
+                       << ":... gives before their sizes";
+    return false;
+  }
   if (rank > kMaxRank) {
     reporter.invalid() << input(spec) << "has " << rank << " dimensions, the limit is " << kMaxRank;
     return false;
@@ -269,6 +275,12 @@ std::optional<std::vector<InputSpec>> attn::onnx::readInputs(const Graph &graph,
   for (auto [value, info] : graph.inputs)
     if (!reader.read(value, *info, specs))
       return std::nullopt;
+  llvm::StringSet<> names;
+  for (const InputSpec &spec : specs)
+    if (!names.insert(spec.name).second) {
+      reporter.request() << "has two inputs '" << printableName(spec.name) << "': one is a tensor of a sequence";
+      return std::nullopt;
+    }
   for (const auto &[name, shape] : options.shapes)
     if (!options.isOneOfSeveral &&
         llvm::none_of(specs, [&, name = name](const InputSpec &spec) { return spec.name == name; })) {
