@@ -81,7 +81,7 @@ def complex_input(_):
     return model([identity()], [info("x", (4,), TensorProto.COMPLEX64)])
 
 
-@case(2, "input 'x' is not a tensor")
+@case(2, "input 'x' is a sequence of tensors without a shape")
 def sequence_input(_):
     sequence = helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, None)
     return model([identity()], [sequence])
