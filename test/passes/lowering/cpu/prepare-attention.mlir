@@ -18,7 +18,7 @@
 // CHECK-NOT: linalg.transpose
 // CHECK: attn.form = "dot-columns"
 // REMARK: remark: {{.*}}[Passed] Form {{.*}}copies the key: batch or heads stand innermost in it
-// REMARK-NOT: copies
+// REMARK-NOT: copies the key
 module attributes {attn.fusion_report = [{fused = true, node = "node 'a' (MatMul)"}, {fused = true, node = "node 'b' (MatMul)"}]} {
   func.func @dot(%q: tensor<?x?x12x32xf32>, %k: tensor<?x?x32x12xf32>, %kt: tensor<?x12x32x?xf32>,
                  %v: tensor<?x?x12x32xf32>) -> (tensor<?x?x12x32xf32>, tensor<?x?x12x32xf32>) {
@@ -215,6 +215,8 @@ func.func @not_sampled(%q: tensor<1x?x32xf32>, %few: tensor<1x15x32xf32>, %rows:
 // CHECK: linalg.generic {{.*}} ins(%[[W]], %arg1 : tensor<2x9x9x49xf32>, tensor<2x8x9x49xf32>) outs(%{{.+}} : tensor<2x8x9x49xf32>)
 // CHECK: attn.attention
 // CHECK: attn.form = "given"
+// REMARK: remark: {{.*}}node 'b'{{.*}}[Passed] Form {{.*}}copies the value: batch or heads stand innermost in it
+// REMARK-NOT: copies
 module attributes {attn.fusion_report = [{fused = true, node = "node 'a' (MatMul)"}, {fused = true, node = "node 'b' (MatMul)"}]} {
   func.func @windows(%s: tensor<2x49x9x9xf32>, %v: tensor<2x8x9x49xf32>)
       -> (tensor<2x8x9x49xf32>, tensor<2x49x9x8xf32>) {
