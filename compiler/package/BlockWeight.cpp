@@ -51,20 +51,10 @@ float codeOf(float value, float scale, Codes codes) {
 
 /// The code of the number of e4m3 that is nearest to `value`, of |value| < 464, ties to even, and that number.
 std::pair<uint8_t, float> roundToE4M3(float value) {
-  constexpr int64_t kDropped = 20, kBias = 120; // bits of an f32's fraction that go, and how its exponent changes
-  uint8_t sign = std::signbit(value) ? 0x80 : 0;
-  float magnitude = std::fabs(value), kept;
-  // Below the normal numbers, multiples of 2^-9; eight of them are the least normal number, whose code is 8.
-  if (magnitude < 0x1p-6f) {
-    float multiple = roundToEven(magnitude * 0x1p9f);
-    return {sign | static_cast<uint8_t>(multiple), std::copysign(multiple * 0x1p-9f, value)};
-  }
-  uint32_t bits;
-  std::memcpy(&bits, &magnitude, sizeof bits);
-  bits += (1u << (kDropped - 1)) - 1 + (bits >> kDropped & 1);
-  bits = bits >> kDropped << kDropped;
-  std::memcpy(&kept, &bits, sizeof kept);
-  return {sign | static_cast<uint8_t>((bits >> kDropped) - (kBias << 3)), std::copysign(kept, value)};
+  llvm::APFloat number(value);
+  bool lost = false;
+  number.convert(llvm::APFloat::Float8E4M3FN(), llvm::APFloat::rmNearestTiesToEven, &lost);
+  return {static_cast<uint8_t>(number.bitcastToAPInt().getZExtValue()), number.convertToFloat()};
 }
 
 double errorOf(ArrayRef<float> values, float scale, Codes codes) {

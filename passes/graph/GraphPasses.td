@@ -322,12 +322,6 @@ def ComputePositionsPass : Pass<"attn-compute-positions", "::mlir::ModuleOp"> {
     A check of an index goes where it can't fail, and only there; also of one at
     which another tensor is read, as exporters write views with strides.
 
-    Loops that write a tensor to places that are a slice become the insertion of
-    that slice (`tensor.insert_slice`), as a scatter is whose indices count; that
-    what only a run knows is in range is an `attn.require` in front. Of other
-    places whole rows are written as slices. One number that is put into a matrix
-    stays: it may mark the edges of a graph (`attn-raise-tables`).
-
     ```mlir
     %p = linalg.generic {index 1} -> tensor<?x?xi64>
     %y = linalg.generic {extract %p[index 0, index 2]} -> tensor<?x1x?xi64>
@@ -338,6 +332,12 @@ def ComputePositionsPass : Pass<"attn-compute-positions", "::mlir::ModuleOp"> {
     ```mlir
     %y = linalg.generic {index 2} -> tensor<?x1x?xi64>
     ```
+
+    Loops that write a tensor to places that are a slice become the insertion of
+    that slice (`tensor.insert_slice`), as a scatter is whose indices count; that
+    what only a run knows is in range is an `attn.require` in front. Of other
+    places whole rows are written as slices. One number that is put into a matrix
+    stays: it may mark the edges of a graph (`attn-raise-tables`).
 
     Numerical effect: none.
   }];

@@ -20,8 +20,7 @@ constexpr int64_t kDepth = 32, kLanes = 16; // elements of a row of a tile, of a
 constexpr int64_t kTileElements = kTileRows * kDepth, kRowParts = GemmSpec::kRowParts, kColumnParts = 2;
 constexpr int64_t kStepElements = kRowParts * kBlockRows * kDepth;    // of a block of rows
 constexpr int64_t kStepBytes = kColumnParts * kTileRows * kTileBytes; // of a vector of columns
-/// Rows that share a panel in tiles.
-constexpr int64_t kGroupRows = 128;
+constexpr int64_t kGroupRows = PanelCut::kGroupRows;
 constexpr int64_t kLinesAhead = 4;
 
 } // namespace
