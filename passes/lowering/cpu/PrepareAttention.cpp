@@ -134,8 +134,9 @@ struct PrepareAttentionPass : attn::impl::PrepareAttentionPassBase<PrepareAttent
       if (spreadBatch(op, rewriter)) {
         completeVerdict(getOperation(), name,
                         {rewriter.getNamedAttr("form", rewriter.getStringAttr("given-spread")),
-                         rewriter.getNamedAttr("kernel", rewriter.getBoolAttr(true)),
-                         rewriter.getNamedAttr("kernel_reason", rewriter.getStringAttr("")),
+                         rewriter.getNamedAttr("kernel", rewriter.getBoolAttr(false)),
+                         rewriter.getNamedAttr("kernel_reason",
+                                               rewriter.getStringAttr("windows side by side are columns of a softmax")),
                          rewriter.getNamedAttr("kernel_symbol", rewriter.getStringAttr(""))});
         continue;
       }

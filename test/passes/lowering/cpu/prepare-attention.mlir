@@ -207,7 +207,7 @@ func.func @not_sampled(%q: tensor<1x?x32xf32>, %few: tensor<1x15x32xf32>, %rows:
 #r = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
 // Nine scores by nine of each window, the windows side by side: the innermost loop goes over windows. Not where the
 // result has its width innermost.
-// CHECK: attn.fusion_report = [{form = "given-spread", fused = true, kernel = true, kernel_reason = "", kernel_symbol = "", node = "node 'a' (MatMul)"}, {copies = ["value"], form = "given", fused = true, node = "node 'b' (MatMul)"}]
+// CHECK: attn.fusion_report = [{form = "given-spread", fused = true, kernel = false, kernel_reason = "windows side by side are columns of a softmax", kernel_symbol = "", node = "node 'a' (MatMul)"}, {copies = ["value"], form = "given", fused = true, node = "node 'b' (MatMul)"}]
 // CHECK-LABEL: func.func @windows
 // CHECK: %[[S:.+]] = linalg.generic {{.*}} ins(%arg0 : tensor<2x49x9x9xf32>) outs(%{{.+}} : tensor<2x9x9x49xf32>)
 // CHECK: arith.mulf
