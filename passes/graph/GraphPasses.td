@@ -333,11 +333,34 @@ def ComputePositionsPass : Pass<"attn-compute-positions", "::mlir::ModuleOp"> {
     %y = linalg.generic {index 2} -> tensor<?x1x?xi64>
     ```
 
-    Loops that write a tensor to places that are a slice become the insertion of
-    that slice (`tensor.insert_slice`), as a scatter is whose indices count; that
-    what only a run knows is in range is an `attn.require` in front. Of other
-    places whole rows are written as slices. One number that is put into a matrix
-    stays: it may mark the edges of a graph (`attn-raise-tables`).
+    Numerical effect: none.
+  }];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def WriteSlicesPass : Pass<"attn-write-slices", "::mlir::ModuleOp"> {
+  let summary = "loops that write the elements of a slice insert it";
+  let description = [{
+    Loops that write each element of a tensor to a place that, along each
+    dimension, is a constant, an offset of a slice, or one of these and a
+    multiple of one loop, become the insertion of a slice with strides, as an
+    assignment to a slice is exported: a scatter whose indices count. That what
+    only a run knows is in range is an `attn.require` in front.
+
+    Of other places the innermost loops that go along whole rows write these as
+    slices (on a CPU). One number that is put into a matrix stays: it may mark the
+    edges of a graph (`attn-raise-tables`).
+
+    ```mlir
+    %y = scf.for ... { tensor.insert %u[%i] into %t[%i + 2] }
+    ```
+
+    becomes
+
+    ```mlir
+    %y = tensor.insert_slice %u into %x[2] [%n] [1]
+    ```
 
     Numerical effect: none.
   }];

@@ -35,7 +35,8 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   add(createJoinStepsPass());
   add(createSplitConcatPass());
   add(createRaiseTablesPass(options.weights, /*keepsTables=*/!options.listsBlocks));
-  add(createComputePositionsPass(options.weights, options.copiesRows));
+  add(createComputePositionsPass(options.weights));
+  add(createWriteSlicesPass(options.weights, options.copiesRows));
   add(createRecognizeAttentionPass());
   add(createOpenMasksPass());
   add(createProveMasksPass(options.exactMasks, options.weights));

@@ -28,7 +28,7 @@ struct GraphOptions {
   bool listsBlocks = true;
   /// Whether arithmetic on f16 and bf16 is done in f32 (attn-widen-halves); GPUs multiply such numbers as they are.
   bool widensHalves = true;
-  /// Whether loops write whole rows (attn-compute-positions), each by a loop of its own.
+  /// Whether loops write whole rows (attn-write-slices), each by a loop of its own.
   bool copiesRows = true;
   /// Nodes of attentions whose weights become outputs ("all": each), and as what (attn-expose-attention).
   std::vector<std::string> exposedNodes, exposedAs;
@@ -41,7 +41,8 @@ bool isExposure(llvm::StringRef word);
 
 std::unique_ptr<mlir::Pass> createRaiseSoftmaxPass(bool exact);
 std::unique_ptr<mlir::Pass> createRaiseTablesPass(const WeightStore *weights, bool keepsTables);
-std::unique_ptr<mlir::Pass> createComputePositionsPass(const WeightStore *weights, bool copiesRows);
+std::unique_ptr<mlir::Pass> createComputePositionsPass(const WeightStore *weights);
+std::unique_ptr<mlir::Pass> createWriteSlicesPass(const WeightStore *weights, bool copiesRows);
 std::unique_ptr<mlir::Pass> createProveMasksPass(bool exact, const WeightStore *weights);
 std::unique_ptr<mlir::Pass> createRaiseProductsPass(const WeightStore *weights);
 std::unique_ptr<mlir::Pass> createListBlocksPass(const WeightStore *weights);

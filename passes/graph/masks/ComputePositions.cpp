@@ -2,7 +2,6 @@
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/element/Affine.h"
-#include "passes/graph/masks/WriteSlices.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Affine/Utils.h"
@@ -46,7 +45,7 @@ Value madeIn(Value tensor) {
 
 struct ComputePositionsPass : impl::ComputePositionsPassBase<ComputePositionsPass> {
   using ComputePositionsPassBase::ComputePositionsPassBase;
-  ComputePositionsPass(const WeightStore *weights, bool copiesRows) : weights(weights), copiesRows(copiesRows) {}
+  explicit ComputePositionsPass(const WeightStore *weights) : weights(weights) {}
 
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
@@ -79,7 +78,6 @@ struct ComputePositionsPass : impl::ComputePositionsPassBase<ComputePositionsPas
       rewriter.replaceAllUsesWith(tensor, computed);
     }
     dropChecks(symbols);
-    writeSlices(getOperation(), symbols, weights, copiesRows);
   }
 
 private:
@@ -98,12 +96,11 @@ private:
   }
 
   const WeightStore *weights = nullptr;
-  bool copiesRows = true;
 };
 
 } // namespace
 
-std::unique_ptr<Pass> createComputePositionsPass(const WeightStore *weights, bool copiesRows) {
-  return std::make_unique<ComputePositionsPass>(weights, copiesRows);
+std::unique_ptr<Pass> createComputePositionsPass(const WeightStore *weights) {
+  return std::make_unique<ComputePositionsPass>(weights);
 }
 } // namespace attn

@@ -1,5 +1,5 @@
-#include "passes/graph/masks/WriteSlices.h"
-
+#include "passes/Passes.h"
+#include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/element/Affine.h"
 #include "passes/graph/element/ConstantTable.h"
@@ -19,6 +19,9 @@
 using namespace mlir;
 
 namespace attn {
+#define GEN_PASS_DEF_WRITESLICESPASS
+#include "passes/Passes.h.inc"
+
 namespace {
 
 using Nest = EdgeTable::Nest;
@@ -241,8 +244,8 @@ bool SliceWriter::writeSlice(const Nest &nest, Value source) {
     Value holds = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, last, size);
     for (OpFoldResult turn : turns) // without turns there is no place
       if (auto number = dyn_cast<Value>(turn))
-        holds = arith::OrIOp::create(b, loc, holds,
-                                     arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, number, zero));
+        holds =
+            arith::OrIOp::create(b, loc, holds, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, number, zero));
     RequireOp::create(b, loc, holds, place.check.getRunMessage(), ValueRange{last, size});
   }
   for (unsigned n : moves.set_bits())
@@ -257,7 +260,7 @@ bool SliceWriter::writeSlice(const Nest &nest, Value source) {
         moved.push_back(turns[*place.loop]);
     part = linalg::TransposeOp::create(b, loc, part, emptyTensor(b, loc, moved, element), order).getResult()[0];
   }
-  remark::passed(loc, remark::RemarkOpts::name("Slice").category("attn-compute-positions"))
+  remark::passed(loc, remark::RemarkOpts::name("Slice").category("attn-write-slices"))
       << "elements are written as a slice";
   b.replaceOpWithNewOp<tensor::InsertSliceOp>(outer, part, outer.getInits().front(), offsets, sizes, strides);
   return true;
@@ -325,32 +328,45 @@ bool SliceWriter::writeRows(const Nest &nest, Value source) {
   return true;
 }
 
+struct WriteSlicesPass : impl::WriteSlicesPassBase<WriteSlicesPass> {
+  using WriteSlicesPassBase::WriteSlicesPassBase;
+  WriteSlicesPass(const WeightStore *weights, bool copiesRows) : weights(weights), copiesRows(copiesRows) {}
+
+  void runOnOperation() override {
+    SymbolTable symbols(getOperation());
+    SmallVector<scf::ForOp> loops;
+    getOperation().walk([&](scf::ForOp loop) {
+      if (loop.getNumResults() == 1)
+        loops.push_back(loop);
+    });
+    IRRewriter rewriter(&getContext());
+    SliceWriter writer(rewriter, symbols, weights);
+    // An inner loop of a nest makes what the outer one carries, and is no nest of its own: the outer one comes first.
+    DenseSet<Operation *> done;
+    for (scf::ForOp loop : llvm::reverse(loops)) {
+      if (done.contains(loop))
+        continue;
+      std::optional<Nest> nest = EdgeTable::matchNest(loop.getResult(0));
+      if (!nest)
+        continue;
+      done.insert(nest->loops.begin(), nest->loops.end());
+      Value source = findSource(*nest);
+      // One number that is put into a matrix may mark edges, which attn-raise-tables reads.
+      if (!source || (nest->insert.getType().getRank() <= 2 && EdgeTable::match(loop.getResult(0), symbols, weights)))
+        continue;
+      if (!writer.writeSlice(*nest, source) && copiesRows)
+        writer.writeRows(*nest, source);
+    }
+  }
+
+private:
+  const WeightStore *weights = nullptr;
+  bool copiesRows = true;
+};
+
 } // namespace
 
-void writeSlices(ModuleOp module, const SymbolTable &symbols, const WeightStore *weights, bool copiesRows) {
-  SmallVector<scf::ForOp> loops;
-  module.walk([&](scf::ForOp loop) {
-    if (loop.getNumResults() == 1)
-      loops.push_back(loop);
-  });
-  IRRewriter rewriter(module.getContext());
-  SliceWriter writer(rewriter, symbols, weights);
-  // An inner loop of a nest makes what the outer one carries, and is no nest of its own: the outer one comes first.
-  DenseSet<Operation *> done;
-  for (scf::ForOp loop : llvm::reverse(loops)) {
-    if (done.contains(loop))
-      continue;
-    std::optional<Nest> nest = EdgeTable::matchNest(loop.getResult(0));
-    if (!nest)
-      continue;
-    done.insert(nest->loops.begin(), nest->loops.end());
-    Value source = findSource(*nest);
-    // One number that is put into a matrix may mark edges, which attn-raise-tables reads.
-    if (!source || (nest->insert.getType().getRank() <= 2 && EdgeTable::match(loop.getResult(0), symbols, weights)))
-      continue;
-    if (!writer.writeSlice(*nest, source) && copiesRows)
-      writer.writeRows(*nest, source);
-  }
+std::unique_ptr<Pass> createWriteSlicesPass(const WeightStore *weights, bool copiesRows) {
+  return std::make_unique<WriteSlicesPass>(weights, copiesRows);
 }
-
 } // namespace attn

@@ -1,4 +1,4 @@
-// RUN: attn-opt %s -attn-compute-positions -canonicalize -cse -split-input-file | FileCheck %s
+// RUN: attn-opt %s -attn-write-slices -canonicalize -cse -split-input-file | FileCheck %s
 
 // From place 2 on, as far as there is an update: that all of them are places is checked in the run.
 // CHECK-LABEL: func.func @open
