@@ -245,12 +245,16 @@ onnx::ImportStatus attn::graph::importGraph(MLIRContext *context, StringRef path
   } else {
     if (options.isOneOfSeveral)
       return fail(entries->at, nullptr, "has entries of its own, and is to be the entry '" + options.entry + "'");
+    onnx::InputNames names;
     each.isOneOfSeveral = true;
+    each.names = &names;
     for (const Json::Member &entry : entries->members) {
       each.entry = entry.key;
       if (!Entry(reporter, *file, entry.value, weights, location).build(each, target, store))
         break;
     }
+    if (std::string unknown = reporter.failed() ? "" : findUnknownName(options, names); !unknown.empty())
+      reporter.request() << "none of its entries has the " << unknown;
     if (search && !reporter.failed())
       addSearch(*search, reporter, *target, options.maxLoopIterations);
   }

@@ -3,6 +3,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
 #include <map>
@@ -14,6 +15,15 @@ namespace attn {
 class WeightStore;
 
 namespace onnx {
+
+/// What the models of a compile have that options can name.
+struct InputNames {
+  using Names = llvm::SetVector<std::string, std::vector<std::string>, std::set<std::string>>;
+
+  Names inputs;  ///< of the models
+  Names tensors; ///< that a caller gives: inputs, or tensors of a sequence
+  Names dims;
+};
 
 struct ImportOptions {
   /// `--shape=name:2x128`: whole shapes of inputs; -1 keeps a dimension as it is.
@@ -35,6 +45,8 @@ struct ImportOptions {
   std::string entry = "main";
   /// One of several models: `shapes` and `dims` may name what only others have.
   bool isOneOfSeveral = false;
+  /// Gets the names of each model. Of one of several nobody else asks whether there is what the options name.
+  InputNames *names = nullptr;
   /// A run in which one of two sizes that the model names differently is 1 is
   /// served by a second form of the entry.
   bool servesBroadcasts = false;
@@ -54,6 +66,10 @@ enum class ImportStatus {
 /// with the file's name, go to the context's handler.
 ImportStatus importOnnx(mlir::MLIRContext *context, llvm::StringRef path, const ImportOptions &options,
                         mlir::OwningOpRef<mlir::ModuleOp> &module, WeightStore &weights);
+
+/// The first input or dimension that `options` name and `names` lacks, and those that there are: "input 'x', which
+/// --absent names; inputs are 'a', 'b'". Empty: there is each.
+std::string findUnknownName(const ImportOptions &options, const InputNames &names);
 
 } // namespace onnx
 } // namespace attn

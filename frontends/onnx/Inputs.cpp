@@ -268,6 +268,40 @@ bool InputReader::applyDims(std::vector<InputSpec> &specs) {
   return true;
 }
 
+/// "; inputs are 'a', 'b'", or as many of them as one reads.
+static std::string listNames(llvm::StringRef what, const InputNames::Names &names) {
+  constexpr size_t kMostListed = 32;
+  std::string text;
+  for (const std::string &name : names.getArrayRef().take_front(kMostListed))
+    text += (text.empty() ? "'" : ", '") + printableName(name) + "'";
+  if (names.size() > kMostListed)
+    text += " and " + std::to_string(names.size() - kMostListed) + " more";
+  return text.empty() ? ("; there are no " + what).str() : ("; " + what + " are " + text).str();
+}
+
+static std::string findUnknownInput(const ImportOptions &options, const InputNames &names) {
+  for (const auto &[name, shape] : options.shapes)
+    if (!names.tensors.contains(name))
+      return "input '" + printableName(name) + "', to which --shape gives " + shapeText(shape) +
+             listNames("inputs", names.tensors);
+  for (const std::string &name : options.absent)
+    if (!names.inputs.contains(name))
+      return "input '" + printableName(name) + "', which --absent names" + listNames("inputs", names.inputs);
+  return "";
+}
+
+std::string attn::onnx::findUnknownName(const ImportOptions &options, const InputNames &names) {
+  for (const auto &[name, size] : options.dims)
+    if (!names.dims.contains(name))
+      return "dimension '" + printableName(name) + "', which --dim sets to " + std::to_string(size) +
+             listNames("named dimensions", names.dims);
+  for (const auto &[name, range] : options.dimRanges)
+    if (!names.dims.contains(name))
+      return "dimension '" + printableName(name) + "', which --dim bounds to " + std::to_string(range.first) + ".." +
+             std::to_string(range.second) + listNames("named dimensions", names.dims);
+  return findUnknownInput(options, names);
+}
+
 std::optional<std::vector<InputSpec>> attn::onnx::readInputs(const Graph &graph, const ImportOptions &options,
                                                              Reporter &reporter) {
   InputReader reader(graph, options, reporter);
@@ -281,18 +315,19 @@ std::optional<std::vector<InputSpec>> attn::onnx::readInputs(const Graph &graph,
       reporter.request() << "has two inputs '" << printableName(spec.name) << "': one is a tensor of a sequence";
       return std::nullopt;
     }
-  for (const auto &[name, shape] : options.shapes)
-    if (!options.isOneOfSeveral &&
-        llvm::none_of(specs, [&, name = name](const InputSpec &spec) { return spec.name == name; })) {
-      reporter.request() << "has no input '" << printableName(name) << "', to which --shape gives " << shapeText(shape);
-      return std::nullopt;
-    }
-  for (const std::string &name : options.absent)
-    if (!options.isOneOfSeveral &&
-        llvm::none_of(graph.inputs, [&](const auto &input) { return input.second->name() == name; })) {
-      reporter.request() << "has no input '" << printableName(name) << "', which --absent names";
-      return std::nullopt;
-    }
+  InputNames own, &found = options.names ? *options.names : own;
+  for (const auto &input : graph.inputs)
+    found.inputs.insert(input.second->name());
+  for (const InputSpec &spec : specs) {
+    found.tensors.insert(spec.name);
+    for (const InputDim &dim : spec.dims)
+      if (!dim.name.empty())
+        found.dims.insert(dim.name);
+  }
+  if (std::string unknown = options.isOneOfSeveral ? "" : findUnknownInput(options, found); !unknown.empty()) {
+    reporter.request() << "has no " << unknown;
+    return std::nullopt;
+  }
   if (!reader.applyDims(specs) || !reader.checkRanges(specs))
     return std::nullopt;
   return specs;

@@ -41,7 +41,8 @@ int importModel(StringRef path, const onnx::ImportOptions &options, MLIRContext 
   return ExitInternal;
 }
 
-int importAll(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &module, WeightStore &weights) {
+int importAll(const CompileJob &job, onnx::ImportOptions options, MLIRContext &context, OwningOpRef<ModuleOp> &module,
+              WeightStore &weights) {
   if (StringRef(job.input).ends_with(".mlir")) {
     module = parseSourceFile<ModuleOp>(job.input, &context);
     if (!module)
@@ -54,7 +55,6 @@ int importAll(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp>
       }
     return ExitSuccess;
   }
-  onnx::ImportOptions options = job.import;
   // The steps of a search are no entries, and a state or an exposed attention belongs to one form.
   options.servesBroadcasts = !job.search && !job.ownState && job.compile.exposedNodes.empty();
   if (job.entries.empty())
@@ -78,14 +78,14 @@ void noteEmptyDims(const CompileJob &job) {
 }
 
 /// The models of a search, which is told how they are called.
-int importParts(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &module, WeightStore &weights,
-                SearchOptions &search) {
-  auto importPart = [&](StringRef path, const onnx::ImportOptions &options) {
-    return importModel(path, options, context, module, weights);
+int importParts(const CompileJob &job, const onnx::ImportOptions &options, MLIRContext &context,
+                OwningOpRef<ModuleOp> &module, WeightStore &weights, SearchOptions &search) {
+  auto importPart = [&](StringRef path, const onnx::ImportOptions &how) {
+    return importModel(path, how, context, module, weights);
   };
   if (job.folder)
-    return importGeneration(*job.folder, job.import, module, search, importPart);
-  if (int code = importAll(job, context, module, weights))
+    return importGeneration(*job.folder, options, module, search, importPart);
+  if (int code = importAll(job, options, context, module, weights))
     return code;
   auto pathOf = [&](StringRef name) {
     for (const auto &[entry, path] : job.entries)
@@ -94,17 +94,26 @@ int importParts(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleO
     return job.input;
   };
   return StringRef(job.input).ends_with(".onnx") && !search.isCtc()
-             ? splitMerged(job.import, module, search, pathOf, importPart)
+             ? splitMerged(options, module, search, pathOf, importPart)
              : static_cast<int>(ExitSuccess);
 }
 
 int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &module, WeightStore &weights) {
   SearchOptions search = job.search.value_or(SearchOptions());
-  int code = job.search ? importParts(job, context, module, weights, search) : importAll(job, context, module, weights);
+  onnx::InputNames names;
+  onnx::ImportOptions options = job.import;
+  options.names = &names;
+  int code = job.search ? importParts(job, options, context, module, weights, search)
+                        : importAll(job, options, context, module, weights);
   if (code != ExitSuccess) {
     if (code != ExitUsage)
       noteEmptyDims(job);
     return code;
+  }
+  bool areSeveral = !job.entries.empty() || job.folder;
+  if (std::string unknown = areSeveral ? findUnknownName(options, names) : ""; !unknown.empty()) {
+    reportError("none of the models has the " + unknown);
+    return ExitUsage;
   }
   if (job.ownState && failed(ownStates(*module, job.states)))
     return ExitUsage;
