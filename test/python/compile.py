@@ -76,6 +76,13 @@ class Compile(unittest.TestCase):
             small(ids, ids)
         shaped = attnc.load(models.scaled(), shapes={"a": (2, None)})
         self.assertEqual(shaped.inputs[0].shape, (2, 4))
+        asked = attnc.load(models.optional(), absent="s")
+        self.assertEqual([info.name for info in asked.inputs], ["x"])
+        np.testing.assert_array_equal(asked(np.ones(2, np.float32)), [1, 1])
+        pair = attnc.load(models.pair(), shapes={"s": [(2, None), (3, 2)]})
+        self.assertEqual([(info.name, info.shape[0]) for info in pair.inputs], [("s.0", 2), ("s.1", 3)])
+        rows = np.arange(6, dtype=np.float32).reshape(3, 2)
+        np.testing.assert_array_equal(pair.run({"s.0": np.ones((2, 1), np.float32), "s.1": rows})["y"], 2 * rows)
         plain = attnc.load(models.BERT, optimize=0)
         self.assertEqual(plain.fusion.fused, 0)
 
@@ -93,6 +100,15 @@ class Compile(unittest.TestCase):
                                 ("states", "a mapping of inputs to outputs"), ("search", "attnc.Greedy, Beam or Sample")):
             self.check(f"{option} expects {message}, not str", attnc.InvalidArgument, models.BERT, out, **{option: "n"})
         self.check("no dimension 'sq'", attnc.InvalidArgument, models.BERT, out, dims={"sq": 5})
+        self.check("no input 'z', which --absent names; inputs are 'a', 'b'", attnc.InvalidArgument, models.scaled(), out,
+                   absent=["z"])  # fmt: skip
+        self.check("input 'a', which --absent names, is not optional", attnc.InvalidArgument, models.scaled(), out, absent="a")
+        self.check("absent expects a text or a list of texts", attnc.InvalidArgument, models.scaled(), out, absent=[1])
+        for wrong in (4, "4"):
+            self.check("shapes: 'a' expects a shape, or", attnc.InvalidArgument, models.scaled(), out, shapes={"a": wrong})
+        onnx.save(models.scaled(), self.folder / "m.onnx")
+        self.check("none of the models has the input 'z', to which --shape gives 2x4; inputs are 'a', 'b'",
+                   attnc.InvalidArgument, dict.fromkeys("mn", self.folder / "m.onnx"), out, shapes={"z": (2, 4)})
         self.check("cannot write", attnc.FileError, models.BERT, self.folder / "no" / "such" / "model.so")
         self.check("fused", attnc.Unsupported, models.BERT, out, require_fused=3)
         self.check("--timeout", TimeoutError, models.BERT, out, timeout=0.01)

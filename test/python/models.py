@@ -28,6 +28,23 @@ def scaled(factor=2.0, name="y"):
                  [("factor", np.array(factor, np.float32))])
 
 
+def optional():
+    """y = s where it is given, or else x."""
+    given = helper.make_graph([helper.make_node("OptionalGetElement", ["s"], ["t"])], "given", [], [info("t", ["n"])])
+    other = helper.make_graph([helper.make_node("Identity", ["x"], ["e"])], "other", [], [info("e", ["n"])])
+    nodes = [helper.make_node("OptionalHasElement", ["s"], ["is"]),
+             helper.make_node("If", ["is"], ["y"], then_branch=given, else_branch=other)]
+    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(FLOAT, ["n"]))
+    return model(nodes, [info("x", ["n"]), helper.make_value_info("s", kind)], [info("y", ["n"])])
+
+
+def pair():
+    """y = 2 * s[1]: of a sequence of matrices."""
+    nodes = [helper.make_node("SequenceAt", ["s", "one"], ["t"]), helper.make_node("Add", ["t", "t"], ["y"])]
+    return model(nodes, [helper.make_tensor_sequence_value_info("s", FLOAT, None)], [info("y", ["a", "b"])],
+                 [("one", np.array(1, np.int64))])
+
+
 def two_outputs():
     nodes = [helper.make_node("Add", ["a", "a"], ["twice"]), helper.make_node("Neg", ["a"], ["minus"])]
     return model(nodes, [info("a", ["n"])], [info("twice", ["n"]), info("minus", ["n"])])

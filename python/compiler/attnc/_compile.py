@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections import abc
 from dataclasses import dataclass
-from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
+from typing import IO, Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from attnc_runtime import (
     DeadlineExceeded,
@@ -30,6 +30,7 @@ from ._source import Path, Source, open_source
 
 Progress = Union[Callable[[str, float], None], bool, None]
 Size = Union[int, Tuple[int, int]]
+Shape = Sequence[Optional[int]]
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,23 @@ def _dim(name: str, size: Any) -> str:
     raise InvalidArgument(f"dims: '{name}' expects a size or (least, most), not {size!r}")
 
 
+def _shapes(name: str, given: Any) -> Iterator[Tuple[str, str]]:
+    """The shape of an input, or that of each tensor of a sequence."""
+    if not isinstance(given, abc.Iterable) or isinstance(given, str):
+        raise InvalidArgument(f"shapes: '{name}' expects a shape, or for a sequence a list of them, not {given!r}")
+    sizes = list(given)
+    if any(isinstance(size, abc.Iterable) for size in sizes):
+        for number, size in enumerate(sizes):
+            yield from _shapes(f"{name}.{number}", size)
+    else:
+        yield name, "x".join("?" if size is None else str(size) for size in sizes)
+
+
 def flags_of(
     *,
     dims: Optional[Mapping[str, Size]] = None,
-    shapes: Optional[Mapping[str, Sequence[Optional[int]]]] = None,
+    shapes: Optional[Mapping[str, Union[Shape, Sequence[Shape]]]] = None,
+    absent: Union[str, Sequence[str], None] = None,
     weights: Optional[str] = None,
     precision: Optional[str] = None,
     fp32_math: Optional[str] = None,
@@ -93,8 +107,9 @@ def flags_of(
         if given is not None and not isinstance(given, kind):
             raise InvalidArgument(f"{option} expects {what}, not {type(given).__name__}")
     flags = [_dim(name, size) for name, size in sorted((dims or {}).items())]
-    for name, shape in sorted((shapes or {}).items()):
-        flags.append(f"--shape={name}:" + "x".join("?" if size is None else str(size) for size in shape))
+    for name, given in sorted((shapes or {}).items()):
+        flags += [f"--shape={tensor}:{shape}" for tensor, shape in _shapes(name, given)]
+    flags += [f"--absent={name}" for name in sorted(set(_texts_of("absent", absent or ())))]
     for flag, value in (
         ("weights", weights),
         ("precision", precision),
@@ -253,7 +268,8 @@ def compile(
                  folder of the hub, whose parts become entries (encoder_model, decoder_model, ...), or with a search
                  that names no step one function; an onnx.ModelProto; a program of torch.export
     dims         sizes by the model's names for dimensions: 128, or bounds (1, 512)
-    shapes       shapes by input; None leaves a size open
+    shapes       shapes by input, of a sequence a list of them, one for each tensor; None leaves a size open
+    absent       optional inputs, by name, that have no value and are not asked for
     weights      "f32", "bf16", "int8", "int8:64", "int4:32" or (target "cuda") "fp8": how constant operands of products are
                  stored
     precision    "f32", "bf16" or "int8" (target "cuda": "tf32", "bf16", "f16"): of products; int8 rounds their rows in
