@@ -188,7 +188,7 @@ SmallVector<OpOperand *> findWeightedSums(Value weights) {
 static bool isWeighedBehind(Operation *sum) {
   return hasUse(
       sum->getResult(0), [](OpOperand &use) { return isContraction(use.getOwner()); },
-      [](Operation *user) { return isView(user) || isa<linalg::LinalgOp>(user); });
+      [](Operation *user) { return isView(user) || isa<linalg::LinalgOp, LayerNormOp>(user); });
 }
 
 /// Reads the weighted sum of which `weights` is an operand: its values, its result, and over what it sums. Gives how
