@@ -234,17 +234,6 @@ int64_t Operands::offset(const std::string &dims, const At &at, bool isGrouped) 
   return position;
 }
 
-double Operands::stored(const Buffer &buffer, const std::string &dims, const At &at) const {
-  int64_t n = offset(dims, at, true);
-  if (attention.stored != "bytes")
-    return readFloat(buffer, attention.storedElement(), n);
-  int64_t width = sizes.at(dims.back());
-  const int8_t *row = buffer.data<int8_t>() + n / width * (width + kScaleBytes);
-  float scale;
-  std::memcpy(&scale, row + width, sizeof(scale));
-  return static_cast<double>(row[n % width]) * scale;
-}
-
 std::vector<const Buffer *> Operands::all() const {
   std::vector<const Buffer *> all = {&query};
   if (attention.kind != "given")
@@ -265,16 +254,71 @@ std::vector<const Buffer *> Operands::all() const {
 
 namespace {
 
+/// The operands as numbers: each element is read once, not in each row of the reference.
+struct Numbers {
+  explicit Numbers(const Operands &o);
+  std::vector<double> query, key, value, alignment;
+};
+
+std::vector<double> floatsOf(const Buffer &buffer, const std::string &type) {
+  std::vector<double> numbers(buffer.size());
+  for (int64_t n = 0; n < buffer.size(); ++n)
+    numbers[n] = readFloat(buffer, type, n);
+  return numbers;
+}
+
+/// Keys or values, whose rows are `width` elements.
+std::vector<double> storedOf(const Buffer &buffer, const Attention &a, int64_t width) {
+  if (a.stored != "bytes")
+    return floatsOf(buffer, a.storedElement());
+  std::vector<double> numbers;
+  for (int64_t at = 0; at < buffer.size(); at += width + kScaleBytes) {
+    const int8_t *row = buffer.data<int8_t>() + at;
+    float scale;
+    std::memcpy(&scale, row + width, sizeof(scale));
+    for (int64_t n = 0; n < width; ++n)
+      numbers.push_back(static_cast<double>(row[n]) * scale);
+  }
+  return numbers;
+}
+
+Numbers::Numbers(const Operands &o)
+    : query(floatsOf(o.query, o.attention.element)), value(storedOf(o.value, o.attention, o.sizes.at('e'))) {
+  if (o.attention.kind != "given")
+    key = storedOf(o.key, o.attention, o.sizes.at('d'));
+  if (o.attention.kind == "additive")
+    alignment = floatsOf(o.alignment, o.attention.element);
+}
+
+/// The elements of an operand along `dim`, from `at` on.
+class Line {
+public:
+  Line(const Operands &o, const std::vector<double> &numbers, const std::string &dims, At at, char dim,
+       bool isGrouped = false)
+      : numbers(numbers) {
+    at[dim] = 0;
+    first = o.offset(dims, at, isGrouped);
+    at[dim] = 1;
+    step = o.offset(dims, at, isGrouped) - first;
+  }
+  double operator[](int64_t n) const { return numbers[first + n * step]; }
+
+private:
+  const std::vector<double> &numbers;
+  int64_t first, step;
+};
+
 /// One row of the reference: all in fp64, stage by stage.
 struct Row {
   const Operands &o;
   const Attention &a;
+  const Numbers &numbers;
   const Reference &reference;
   std::vector<double> raw, scores, masked, weights, final;
   double largest = 0, sum = 0, top = -INFINITY, magnitude = 0;
   bool isEmpty = false, isNan = false;
 
-  Row(const Operands &o, const Reference &reference, At at);
+  Row(const Operands &o, const Numbers &numbers, const Reference &reference, At at);
   double rawScore(At at);
   std::string compare(const std::string &what, const At &at, double got, double expected, double scale,
                       const std::string &element);
@@ -284,27 +328,28 @@ struct Row {
 
 double Row::rawScore(At at) {
   if (a.kind == "given")
-    return readFloat(o.query, a.element, o.offset(a.query, at));
+    return numbers.query[o.offset(a.query, at)];
+  Line q(o, numbers.query, a.query, at, 'd'), k(o, numbers.key, a.key, at, 'd', true);
+  int64_t width = o.sizes.at('d');
   double sum = 0;
-  for (at['d'] = 0; at['d'] < o.sizes.at('d'); ++at['d']) {
-    double q = readFloat(o.query, a.element, o.offset(a.query, at));
-    double k = o.keyAt(at);
-    if (a.kind == "dot") {
-      sum += q * k;
-      continue;
+  if (a.kind == "dot") {
+    for (int64_t d = 0; d < width; ++d)
+      sum += q[d] * k[d];
+  } else if (a.kind == "distance") {
+    for (int64_t d = 0; d < width; ++d)
+      sum += (q[d] - k[d]) * (q[d] - k[d]);
+  } else {
+    Line v(o, numbers.alignment, a.alignment, at, 'd');
+    for (int64_t d = 0; d < width; ++d) {
+      sum += v[d] * (reference.activation ? reference.activation(q[d] + k[d]) : q[d] + k[d]);
+      magnitude = std::fmax(magnitude, std::fabs(v[d])); // how far the terms reach
     }
-    if (a.kind == "distance") {
-      sum += (q - k) * (q - k);
-      continue;
-    }
-    double v = readFloat(o.alignment, a.element, o.offset(a.alignment, at));
-    sum += v * (reference.activation ? reference.activation(q + k) : q + k);
-    magnitude = std::fmax(magnitude, std::fabs(v)); // how far the terms reach
   }
   return sum;
 }
 
-Row::Row(const Operands &o, const Reference &reference, At at) : o(o), a(o.attention), reference(reference) {
+Row::Row(const Operands &o, const Numbers &numbers, const Reference &reference, At at)
+    : o(o), a(o.attention), numbers(numbers), reference(reference) {
   bool isSoftmax = a.normalizer == "softmax";
   int64_t keys = o.sizes.at('j');
   auto isVisible = [&](const At &at) { return !reference.visible || reference.visible(at); };
@@ -362,15 +407,21 @@ std::string Row::compare(const std::string &what, const At &at, double got, doub
 
 std::string Row::compareResult(At at) {
   int64_t keys = o.sizes.at('j');
+  std::vector<bool> counts(keys);
+  for (at['j'] = 0; at['j'] < keys; ++at['j']) {
+    // A hidden key's NaN does not count, nor does that of one whose weight is 0 in f32.
+    double weight = final[at['j']];
+    bool isHidden = weight == 0 && (isEmpty || (reference.visible && !reference.visible(at)));
+    bool isZero = !reference.weight && !isEmpty && std::fabs(weights[at['j']] * sum) < 1e-45;
+    counts[at['j']] = !isHidden && !isZero;
+  }
   for (at['e'] = 0; at['e'] < o.sizes.at('e'); ++at['e']) {
     double expected = 0, scale = 0;
-    for (at['j'] = 0; at['j'] < keys; ++at['j']) {
-      // A hidden key's NaN does not count, nor does that of one whose weight is 0 in f32.
-      bool isHidden = reference.visible && !reference.visible(at) && !isEmpty && final[at['j']] == 0;
-      if (isHidden || (isEmpty && final[at['j']] == 0) ||
-          (!reference.weight && !isEmpty && std::fabs(weights[at['j']] * sum) < 1e-45))
+    Line values(o, numbers.value, a.value, at, 'j', true);
+    for (int64_t j = 0; j < keys; ++j) {
+      if (!counts[j])
         continue;
-      double term = final[at['j']] * o.valueAt(at);
+      double term = final[j] * values[j];
       expected += term;
       scale += std::fabs(term);
     }
@@ -414,11 +465,12 @@ std::string compareWithReference(const Operands &o, const Reference &reference) 
   for (const Buffer *buffer : o.all())
     if (!buffer->guardIntact())
       return "a guard byte has changed";
+  Numbers numbers(o);
   At at;
   for (at['b'] = 0; at['b'] < o.sizes.at('b'); ++at['b'])
     for (at['h'] = 0; at['h'] < o.sizes.at('h'); ++at['h'])
       for (at['i'] = 0; at['i'] < o.sizes.at('i'); ++at['i']) {
-        Row row(o, reference, at);
+        Row row(o, numbers, reference, at);
         if (std::string difference = row.compareResult(at); !difference.empty())
           return difference;
         if (std::string difference = row.compareExtras(at); !difference.empty())

@@ -74,17 +74,11 @@ struct Operands {
   /// Element of `buffer` at the iteration indices `at`.
   int64_t offset(const std::string &dims, const At &at, bool isGrouped = false) const;
   std::vector<const Buffer *> all() const;
-  /// What stands in the keys or values at `at`.
-  double keyAt(const At &at) const { return stored(key, attention.key, at); }
-  double valueAt(const At &at) const { return stored(value, attention.value, at); }
 
   const Attention &attention;
   Sizes sizes;
   Buffer query, key, value, alignment, result;
   std::vector<Buffer> captures, mask, extras;
-
-private:
-  double stored(const Buffer &buffer, const std::string &dims, const At &at) const;
 };
 
 /// Element `n` of a buffer of f32, bf16 or f16.
