@@ -441,6 +441,10 @@ TEST(BlockGemmSpec, SaysWhatItCannotBuild) {
   odd.block = 20;
   EXPECT_FALSE(canBuildBlockGemm(odd, &reason));
   EXPECT_EQ(reason, "blocks of 20 are not whole words of 8 codes, or do not divide 256");
+  for (int64_t block : {0, 4}) {
+    odd.block = block;
+    EXPECT_FALSE(canBuildBlockGemm(odd, &reason)) << block;
+  }
   BlockGemmSpec wide = spec;
   wide.bits = 3;
   EXPECT_FALSE(canBuildBlockGemm(wide, &reason));

@@ -477,6 +477,12 @@ TEST(IntegerGemmSpec, SaysWhatItCannotBuild) {
   narrow.lanes = 4;
   EXPECT_FALSE(canBuildIntegerGemm(narrow, &reason));
   EXPECT_EQ(reason, "products of 4 bytes need 8 or 16 lanes, not 4");
+  IntegerGemmSpec slim = spec;
+  slim.tileVectors = 1;
+  EXPECT_TRUE(canBuildIntegerGemm(slim, &reason));
+  slim.tileVectors = 0;
+  EXPECT_FALSE(canBuildIntegerGemm(slim, &reason));
+  EXPECT_EQ(reason, "the tile is empty");
 }
 
 } // namespace
