@@ -246,3 +246,55 @@ func.func @floors(%q: tensor<24x4xf32>, %k: tensor<32x4xf32>, %v: tensor<32x4xf3
   }
   return %r : tensor<24x4xf32>
 }
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// The floors of quotients of real numbers; a division by 1 changes nothing. Near miss: the quotients themselves.
+// CHECK-LABEL: func @chunks_of_reals
+// CHECK: mask [#attn.chunks<8, 0, 0>]
+// CHECK-NOT: attn.chunks
+func.func @chunks_of_reals(%q: tensor<40x4xf32>, %k: tensor<40x4xf32>, %v: tensor<40x4xf32>) -> (tensor<40x4xf32>, tensor<40x4xf32>) {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<40x4xf32>, tensor<40x4xf32>, tensor<40x4xf32>)
+      -> tensor<40x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %one = arith.constant 1.0 : f32
+    %eight = arith.constant 8.0 : f32
+    %inf = arith.constant 0xFF800000 : f32
+    %i64 = arith.index_cast %i : index to i64
+    %j64 = arith.index_cast %j : index to i64
+    %x = arith.sitofp %i64 : i64 to f32
+    %y = arith.sitofp %j64 : i64 to f32
+    %x1 = arith.divf %x, %one : f32
+    %x8 = arith.divf %x1, %eight : f32
+    %y8 = arith.divf %y, %eight : f32
+    %a = math.floor %x8 : f32
+    %b = math.floor %y8 : f32
+    %shown = arith.cmpf oeq, %a, %b : f32
+    %z = arith.select %shown, %s, %inf : f32
+    attn.yield %z : f32
+  }
+  %t = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<40x4xf32>, tensor<40x4xf32>, tensor<40x4xf32>)
+      -> tensor<40x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %eight = arith.constant 8.0 : f32
+    %inf = arith.constant 0xFF800000 : f32
+    %i64 = arith.index_cast %i : index to i64
+    %j64 = arith.index_cast %j : index to i64
+    %x = arith.sitofp %i64 : i64 to f32
+    %y = arith.sitofp %j64 : i64 to f32
+    %a = arith.divf %x, %eight : f32
+    %b = arith.divf %y, %eight : f32
+    %shown = arith.cmpf oeq, %a, %b : f32
+    %z = arith.select %shown, %s, %inf : f32
+    attn.yield %z : f32
+  }
+  return %r, %t : tensor<40x4xf32>, tensor<40x4xf32>
+}

@@ -221,6 +221,9 @@ func.func @middle(%s: tensor<5x?xf32>, %sink: tensor<5x1xf32>, %v: tensor<?x4xf3
 // CHECK-SAME: %[[S:[^:]+]]: tensor<5x7xf32>, %[[SINK:[^:]+]]: tensor<5xf32>
 // CHECK: %[[A:.+]], %[[LSE:.+]] = attn.attention kind given masked_rows zero {{.*}}ins(%[[S]], {{.*}} extras [#attn.extra<lse>]
 // CHECK: linalg.generic {{.*}} ins(%[[A]], %[[LSE]], %[[SINK]]
+// CHECK-NEXT: ^bb0(%{{.+}}: f32, %{{.+}}: f32, %[[OWN:.+]]: f32, %{{.+}}: f32):
+// CHECK: %[[HIGH:.+]] = arith.maximumf %[[OWN]], %{{.+}} : f32
+// CHECK: arith.subf %[[HIGH]], %[[HIGH]] : f32
 // CHECK-LABEL: func.func @joined
 // CHECK: attn.attention kind given masked_rows zero {{.*}} extras [#attn.extra<lse>]
 // CHECK-LABEL: func.func @other_tensor

@@ -153,13 +153,22 @@ func.func @merged_heads(%q: tensor<?x4x?x8xf32>, %k: tensor<?x4x?x8xf32>, %v: te
 // CHECK-SAME: %[[QUERY:[^:]+]]: tensor<2x6x5x8xf32>, %[[KEY:[^:]+]]: tensor<2x2x7x8xf32>, %[[VALUE:[^:]+]]: tensor<2x2x7x8xf32>
 // CHECK-NOT: linalg
 // CHECK: attn.attention masked_rows nan maps [#{{.+}}, #[[K]], #{{.+}}] ins(%[[QUERY]], %[[KEY]], %[[VALUE]]
-// CHECK: arith.mulf
+// CHECK: %[[SCALE:.+]] = arith.constant 7.500000e-01 : f32
+// CHECK: arith.mulf %{{.+}}, %[[SCALE]]
 // CHECK: arith.select
 func.func @repeated_heads(%q: tensor<2x6x5x8xf32>, %k: tensor<2x2x7x8xf32>, %v: tensor<2x2x7x8xf32>, %mask: tensor<5x7xi8>) -> tensor<2x6x5x8xf32> {
   %zero = arith.constant 0.0 : f32
+  %ek = tensor.empty() : tensor<2x2x7x8xf32>
+  %ks = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%k : tensor<2x2x7x8xf32>) outs(%ek : tensor<2x2x7x8xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %c = arith.constant 3.0 : f32
+    %r = arith.mulf %c, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<2x2x7x8xf32>
   %er = tensor.empty() : tensor<2x2x3x7x8xf32>
   %k5 = linalg.generic {indexing_maps = [#rep, #id5], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]}
-      ins(%k : tensor<2x2x7x8xf32>) outs(%er : tensor<2x2x3x7x8xf32>) {
+      ins(%ks : tensor<2x2x7x8xf32>) outs(%er : tensor<2x2x3x7x8xf32>) {
   ^bb0(%x: f32, %y: f32):
     linalg.yield %x : f32
   } -> tensor<2x2x3x7x8xf32>

@@ -37,6 +37,38 @@ func.func @repeated_part(%s: tensor<2x16xf32>, %h: tensor<2x5x8xf32>) -> tensor<
 
 // -----
 
+#rep = affine_map<(b, j, k) -> (b, k)>
+#id = affine_map<(b, j, k) -> (b, j, k)>
+#x = affine_map<(b, j, a, k) -> (b, j, k)>
+#w = affine_map<(b, j, a, k) -> (k, a)>
+#o = affine_map<(b, j, a, k) -> (b, j, a)>
+// Likewise where the concatenation is the right operand.
+// CHECK-LABEL: func.func @repeated_part_on_the_right
+// CHECK-SAME: %[[S:[^:]+]]: tensor<2x16xf32>, %[[H:[^:]+]]: tensor<2x5x8xf32>
+// CHECK-DAG: linalg.contract {{.*}} ins(%{{.+}}, %[[S]] : tensor<16x8xf32>, tensor<2x16xf32>) {{.*}} -> tensor<2x8xf32>
+// CHECK-DAG: linalg.contract {{.*}} ins(%{{.+}}, %[[H]] : tensor<8x8xf32>, tensor<2x5x8xf32>) {{.*}} -> tensor<2x5x8xf32>
+attn.global @w : tensor<24x8xf32> = #attn.initializer<"w">
+func.func @repeated_part_on_the_right(%s: tensor<2x16xf32>, %h: tensor<2x5x8xf32>) -> tensor<2x5x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %er = tensor.empty() : tensor<2x5x16xf32>
+  %r = linalg.generic {indexing_maps = [#rep, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%s : tensor<2x16xf32>) outs(%er : tensor<2x5x16xf32>) {
+  ^bb0(%e: f32, %y: f32):
+    linalg.yield %e : f32
+  } -> tensor<2x5x16xf32>
+  %ec = tensor.empty() : tensor<2x5x24xf32>
+  %c1 = tensor.insert_slice %r into %ec[0, 0, 0] [2, 5, 16] [1, 1, 1] : tensor<2x5x16xf32> into tensor<2x5x24xf32>
+  %c = tensor.insert_slice %h into %c1[0, 0, 16] [2, 5, 8] [1, 1, 1] : tensor<2x5x8xf32> into tensor<2x5x24xf32>
+  %w = attn.weight @w : tensor<24x8xf32>
+  %eo = tensor.empty() : tensor<2x5x8xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
+  %o = linalg.contract indexing_maps = [#w, #x, #o] ins(%w, %c : tensor<24x8xf32>, tensor<2x5x24xf32>)
+      outs(%fo : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
+  return %o : tensor<2x5x8xf32>
+}
+
+// -----
+
 #x = affine_map<(b, a, k) -> (b, k)>
 #w = affine_map<(b, a, k) -> (k, a)>
 #o = affine_map<(b, a, k) -> (b, a)>
@@ -81,6 +113,35 @@ func.func @three_factors(%a: tensor<2x5x8xf32>, %b: tensor<2x7x8xf32>, %w: tenso
   %eo = tensor.empty() : tensor<2x5x7x1xf32>
   %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x5x7x1xf32>) -> tensor<2x5x7x1xf32>
   %o = linalg.contract indexing_maps = [#x, #w, #o] ins(%x, %w : tensor<2x5x7x8xf32>, tensor<8x1xf32>)
+      outs(%fo : tensor<2x5x7x1xf32>) -> tensor<2x5x7x1xf32>
+  return %o : tensor<2x5x7x1xf32>
+}
+
+// -----
+
+#a = affine_map<(b, i, j, d) -> (b, i, d)>
+#b = affine_map<(b, i, j, d) -> (b, j, d)>
+#p = affine_map<(b, i, j, d) -> (b, i, j, d)>
+#x = affine_map<(b, i, j, a, d) -> (b, i, j, d)>
+#w = affine_map<(b, i, j, a, d) -> (d, a)>
+#o = affine_map<(b, i, j, a, d) -> (b, i, j, a)>
+// Likewise where that product is the right operand.
+// CHECK-LABEL: func.func @three_factors_on_the_right
+// CHECK-SAME: %[[A:[^:]+]]: tensor<2x5x8xf32>, %[[B:[^:]+]]: tensor<2x7x8xf32>, %[[W:[^:]+]]: tensor<8x1xf32>
+// CHECK: %[[Q:.+]] = linalg.generic {{.*}} ins(%[[A]], %[[W]] : tensor<2x5x8xf32>, tensor<8x1xf32>) outs(%{{.+}} : tensor<2x5x8x1xf32>)
+// CHECK: linalg.contract {{.*}} ins(%[[Q]], %[[B]] : tensor<2x5x8x1xf32>, tensor<2x7x8xf32>) {{.*}} -> tensor<2x5x7x1xf32>
+func.func @three_factors_on_the_right(%a: tensor<2x5x8xf32>, %b: tensor<2x7x8xf32>, %w: tensor<8x1xf32>) -> tensor<2x5x7x1xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x5x7x8xf32>
+  %x = linalg.generic {indexing_maps = [#a, #b, #p], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%a, %b : tensor<2x5x8xf32>, tensor<2x7x8xf32>) outs(%e : tensor<2x5x7x8xf32>) {
+  ^bb0(%l: f32, %r: f32, %y: f32):
+    %m = arith.mulf %l, %r : f32
+    linalg.yield %m : f32
+  } -> tensor<2x5x7x8xf32>
+  %eo = tensor.empty() : tensor<2x5x7x1xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x5x7x1xf32>) -> tensor<2x5x7x1xf32>
+  %o = linalg.contract indexing_maps = [#w, #x, #o] ins(%w, %x : tensor<8x1xf32>, tensor<2x5x7x8xf32>)
       outs(%fo : tensor<2x5x7x1xf32>) -> tensor<2x5x7x1xf32>
   return %o : tensor<2x5x7x1xf32>
 }

@@ -285,3 +285,42 @@ func.func @compared(%x: tensor<4xf16>, %y: tensor<4xf16>) -> tensor<4xf16> {
   } -> tensor<4xf16>
   return %m : tensor<4xf16>
 }
+
+// -----
+
+// Of what is stored a part is widened, through a view, too, and of what the graph is given nothing before it is read.
+// CHECK-LABEL: func.func @slices
+// CHECK: %[[W:.+]] = attn.weight @rows_f32 : tensor<4x6xf32>
+// CHECK: %[[V:.+]] = tensor.expand_shape %[[W]] {{.*}} : tensor<4x6xf32> into tensor<4x2x3xf32>
+// CHECK: %[[P:.+]] = tensor.extract_slice %[[V]]{{.*}} : tensor<4x2x3xf32> to tensor<1x2x3xf32>
+// CHECK: attn.softmax %[[P]] dim 2
+// CHECK: tensor.extract_slice %arg0{{.*}} : tensor<4x2x3xf16> to tensor<1x2x3xf16>
+attn.global @rows : tensor<4x6xf16> = #attn.initializer<"rows">
+func.func @slices(%x: tensor<4x2x3xf16>) -> (tensor<1x2x3xf16>, tensor<1x2x3xf16>) {
+  %w = attn.weight @rows : tensor<4x6xf16>
+  %v = tensor.expand_shape %w [[0], [1, 2]] output_shape [4, 2, 3] : tensor<4x6xf16> into tensor<4x2x3xf16>
+  %p = tensor.extract_slice %v[2, 0, 0] [1, 2, 3] [1, 1, 1] : tensor<4x2x3xf16> to tensor<1x2x3xf16>
+  %s = attn.softmax %p dim 2 : tensor<1x2x3xf16>
+  %u = tensor.extract_slice %x[2, 0, 0] [1, 2, 3] [1, 1, 1] : tensor<4x2x3xf16> to tensor<1x2x3xf16>
+  %t = attn.softmax %u dim 2 : tensor<1x2x3xf16>
+  return %s, %t : tensor<1x2x3xf16>, tensor<1x2x3xf16>
+}
+
+// -----
+
+// What is repeated is widened before.
+// CHECK-LABEL: func.func @repeated
+// CHECK: %[[W:.+]] = linalg.generic {{.*}} ins(%arg0 : tensor<4xf16>) outs(%{{.+}} : tensor<4xf32>)
+// CHECK: arith.extf
+// CHECK: %[[R:.+]] = linalg.generic {{.*}} ins(%[[W]] : tensor<4xf32>) outs(%{{.+}} : tensor<3x4xf32>)
+// CHECK: attn.softmax %[[R]] dim 1 : tensor<3x4xf32>
+func.func @repeated(%x: tensor<4xf16>) -> tensor<3x4xf16> {
+  %e = tensor.empty() : tensor<3x4xf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%x : tensor<4xf16>) outs(%e : tensor<3x4xf16>) {
+  ^bb0(%a: f16, %o: f16):
+    linalg.yield %a : f16
+  } -> tensor<3x4xf16>
+  %s = attn.softmax %r dim 1 : tensor<3x4xf16>
+  return %s : tensor<3x4xf16>
+}

@@ -127,6 +127,24 @@ func.func @rows(%x: tensor<4x8xi8>, %y: tensor<4x8xf32>, %d: tensor<4x40000xi8>,
   return %s, %t, %u : tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x6xf32>
 }
 
+// Near miss: rows of an open length.
+// CHECK-LABEL: @open_rows
+// CHECK-NOT: attn.block_product
+// REMARK: remark: {{.*}}the length of its rows is not known
+func.func @open_rows(%x: tensor<4x?xf32>, %f: tensor<8x6xf32>, %zeros: tensor<4x6xf32>) -> tensor<4x6xf32> {
+  %c0 = arith.constant 0.0 : f32
+  %w = attn.weight @w : tensor<8x6xi8>
+  %b = linalg.generic {indexing_maps = [affine_map<(i, k) -> (i, k)>, affine_map<(i, k) -> (i, k)>], iterator_types = ["parallel", "parallel"]}
+      ins(%w : tensor<8x6xi8>) outs(%f : tensor<8x6xf32>) {
+    ^bb0(%p: i8, %out: f32):
+      %0 = arith.sitofp %p : i8 to f32
+      linalg.yield %0 : f32
+  } -> tensor<8x6xf32>
+  %init = linalg.fill ins(%c0 : f32) outs(%zeros : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %s = linalg.matmul ins(%x, %b : tensor<4x?xf32>, tensor<8x6xf32>) outs(%init : tensor<4x6xf32>) -> tensor<4x6xf32>
+  return %s : tensor<4x6xf32>
+}
+
 // A scale and a zero point a column, of a weight that is stored N x K: each block has the same.
 // CHECK-LABEL: @by_column
 // CHECK-SAME: %[[X:[^:]*]]: tensor<?x8xf32>

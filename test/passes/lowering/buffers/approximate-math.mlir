@@ -1,4 +1,5 @@
 // RUN: attn-opt %s --attn-approximate-math | FileCheck %s
+// RUN: attn-opt %s --attn-approximate-math | FileCheck %s --check-prefix=SHORT
 
 // CHECK-LABEL: func.func @polynomial
 // CHECK-NOT: math.exp
@@ -15,6 +16,10 @@
 // CHECK-LABEL: func.func @error_function_in_short
 // CHECK-COUNT-11: math.fma
 // CHECK-NOT: math.fma
+// The highest even and odd powers have each a coefficient of their own.
+// SHORT-LABEL: func.func @error_function_in_short
+// SHORT-DAG: dense<0.00393453427>
+// SHORT-DAG: dense<-0.0095937578>
 // CHECK-LABEL: func.func @error_function_of_other_quotients
 // CHECK: divf
 // CHECK: divf

@@ -42,3 +42,20 @@ func.func @sizes(%x: memref<8x8xf32>, %y: memref<?xf32>, %n: index) -> (index, i
   %b = memref.dim %y, %c0 : memref<?xf32>
   return %a, %b : index, index
 }
+
+// A buffer that grows keeps its other sizes, and asks for the bytes of all of them.
+// CHECK-LABEL: func.func @grow(
+// CHECK-SAME: %[[X:.*]]: memref<?x3x?xf32>, %[[N:.*]]: index
+// CHECK: %[[MORE:.*]] = arith.maxsi %{{.*}}, %[[N]]
+// CHECK: %[[BYTES:.*]] = arith.muli %[[MORE]], %{{.*}}
+// CHECK: %[[C0:.*]] = arith.constant 0 : index
+// CHECK: %[[ROWS:.*]] = memref.dim %[[X]], %[[C0]]
+// CHECK: %[[ALL:.*]] = arith.muli %[[BYTES]], %[[ROWS]]
+// CHECK: %[[C1:.*]] = arith.constant 1 : index
+// CHECK: %[[COLUMNS:.*]] = memref.dim %[[X]], %[[C1]]
+// CHECK: arith.muli %[[ALL]], %[[COLUMNS]]
+// CHECK: memref.view %{{.*}}[%{{.*}}][%[[ROWS]], %[[MORE]]] : memref<?xi8> to memref<?x3x?xf32>
+func.func @grow(%x: memref<?x3x?xf32>, %n: index) -> memref<?x3x?xf32> {
+  %y = attn.grow %x to %n dim 2 : memref<?x3x?xf32>
+  return %y : memref<?x3x?xf32>
+}

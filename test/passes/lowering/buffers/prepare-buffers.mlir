@@ -72,3 +72,15 @@ func.func @slices_at_the_end(%x: tensor<2xf32>, %y: tensor<?xf32>, %n: index) ->
   %l = tensor.extract_slice %w[1] [%n] [1] : tensor<?xf32> to tensor<?xf32>
   return %s, %i, %l : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>
 }
+
+// -----
+
+// A concatenation becomes its parts, each written into its place.
+// CHECK-LABEL: func.func @concatenation
+// CHECK-NOT: tensor.concat
+// CHECK: %[[FIRST:.*]] = tensor.insert_slice %arg0 into %{{.*}}[0, 0]
+// CHECK: tensor.insert_slice %arg1 into %[[FIRST]][0, %{{.*}}]
+func.func @concatenation(%x: tensor<2x?xf32>, %y: tensor<2x?xf32>) -> tensor<2x?xf32> {
+  %z = tensor.concat dim(1) %x, %y : (tensor<2x?xf32>, tensor<2x?xf32>) -> tensor<2x?xf32>
+  return %z : tensor<2x?xf32>
+}
