@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Faults put into our sources: does a test notice?
 
-    mutants.py make TREE [--count=ROOM:N,...] [--seed=1]
+    mutants.py make TREE [--count=ROOM:N,...] [--seed=1] [--survivors]
     mutants.py reach TREE [--longest=5]
     mutants.py kill TREE [ROOM...] [--seconds=60] [--again]
     mutants.py report TREE
@@ -11,6 +11,7 @@ once, each behind a switch (faults.py, switch.h), and builds that; what does not
 tests of no more than `--longest` seconds, and notes which mutants each of them reaches. `kill` turns one mutant on
 after the other and runs the tests that reach it, the quickest first, until one fails: the mutant is killed. The others
 survive: each wants a test, or a line with its reason in equivalent.txt. `--again` runs those that survived once more.
+`make --survivors` draws the mutants of survivors.txt alone, to see whether tests that were written since kill them.
 
 The copy lies at the repository's own place in a namespace of mounts, so that no path in the build folder changes.
 """
@@ -77,15 +78,20 @@ def key(mutant):
     return mutant.file, mutant.old, mutant.new
 
 
-def known_equivalents():
-    """Lines of equivalent.txt: file: `line` -> `changed line`: why."""
-    for line in (HERE / "equivalent.txt").read_text().splitlines():
-        if match := re.match(r"(\S+): `(.+)` -> `(.*)`: .+", line):
+def listed(name):
+    """Keys of the mutants in a list. Its lines are file: `line` -> `changed line`, and what is said of it."""
+    for line in (HERE / name).read_text().splitlines():
+        if match := re.match(r"(\S+): `(.+)` -> `(.*)`", line):
             yield match.groups()
 
 
-def drawn(room, count, seed):
-    """Mutants by turns of each file of the room, `count` at most. Those of a file do not overlap."""
+def known_equivalents():
+    return listed("equivalent.txt")
+
+
+def drawn(room, count, seed, wanted=None):
+    """Mutants by turns of each file of the room, `count` at most. Those of a file do not overlap. With `wanted`, a set of
+    keys, only such, of each the first one that is drawn."""
     names = sorted(str(p.relative_to(ROOT)) for p in (ROOT / room).rglob("*.cpp"))
     known, taken = set(known_equivalents()), []
     queues = {}
@@ -98,6 +104,8 @@ def drawn(room, count, seed):
         random.Random(f"{seed} {len(taken)}").shuffle(names)
         for name in names:
             mutant = queues[name].pop()
+            if wanted is not None and key(mutant) not in wanted - {key(m) for m in taken}:
+                continue
             if key(mutant) not in known and not any(m.file == name and faults.overlap(m, mutant) for m in taken):
                 taken.append(mutant)
     return taken[:count]
@@ -118,7 +126,7 @@ def write(tree, texts, mutants):
             (tree.folder / path).write_text(new)
 
 
-def make(tree, counts, seed):
+def make(tree, counts, seed, wanted=None):
     if not tree.folder.exists():
         tree.folder.mkdir()
         entries = [e for e in ROOT.iterdir() if e.name not in (".git", ".cache", ".venv-transformers")]
@@ -126,7 +134,7 @@ def make(tree, counts, seed):
     configuration = tree.folder / "test/lit.cfg.py"
     if LIT_CONFIG not in configuration.read_text():
         configuration.write_text(configuration.read_text() + LIT_CONFIG)
-    found = [m for room, count in counts.items() for m in drawn(room, count, seed)]
+    found = [m for room, count in counts.items() for m in drawn(room, count, seed, wanted)]
     mutants, texts = dict(enumerate(found, 1)), {m.file: (ROOT / m.file).read_text() for m in found}
     while True:
         write(tree, texts, mutants)
@@ -273,6 +281,7 @@ def main():
     p.add_argument("rooms", nargs="*")
     p.add_argument("--count", default="", help="mutants of each room")
     p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--survivors", action="store_true", help="those of survivors.txt")
     p.add_argument("--longest", type=float, default=5, help="seconds of a test")
     p.add_argument("--seconds", type=float, default=60, help="of tests of a mutant")
     p.add_argument("--again", action="store_true")
@@ -280,7 +289,7 @@ def main():
     tree = Tree(args.tree)
     if args.what == "make":
         counts = {room: int(n) for room, n in (pair.split(":") for pair in args.count.split(",") if pair)}
-        make(tree, counts or ROOMS, args.seed)
+        make(tree, counts or ROOMS, args.seed, set(listed("survivors.txt")) if args.survivors else None)
     elif args.what == "reach":
         reach(tree, args.longest)
     elif args.what == "kill":

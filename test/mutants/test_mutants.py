@@ -69,6 +69,13 @@ class MutantsTest(unittest.TestCase):
         self.assertEqual(drawn, mutants.drawn("runtime", 60, 1))
         self.assertFalse([m for m in drawn if "/Gpu" in m.file])
 
+    def test_survivors(self):
+        wanted = set(mutants.listed("survivors.txt"))
+        drawn = [m for room in mutants.ROOMS for m in mutants.drawn(room, 1000, 1, wanted)]
+        keys = [mutants.key(m) for m in drawn]
+        self.assertEqual(len(keys), len(set(keys)))
+        self.assertTrue(keys and wanted.issuperset(keys))
+
     def test_equivalents(self):
         lines = (mutants.HERE / "equivalent.txt").read_text().splitlines()[2:]
         known = list(mutants.known_equivalents())
