@@ -2,10 +2,10 @@
 """Writes tiny models of every architecture that transformers has, and of what zoo_libraries.py lists, as wild_models.py
 does: zoo.py OUT [ARCHITECTURE[+VARIANT]...]
 
-A variant is `cached` (a step with a past), `f16`, `half` (a converter's f16), `dynamic` (quantize_dynamic), `qdq`
-(quantize_static), `fused` (what ONNX Runtime's optimiser makes of it), `slim` (onnxslim) or `other` (the exporter that
-the architecture's own draw does not have). Exporter, opset, sizes, mask and implementation of attention are drawn by
-the name. Needs torch, transformers, onnxruntime, onnxslim, x_transformers, vit_pytorch and timm, which no test
+A variant is `cached` (a step with a past), `f16`, `bf16`, `half` (a converter's f16), `dynamic` (quantize_dynamic),
+`qdq` (quantize_static), `fused` (what ONNX Runtime's optimiser makes of it), `slim` (onnxslim) or `other` (the exporter
+that the architecture's own draw does not have). Exporter, opset, sizes, mask and implementation of attention are drawn
+by the name. Needs torch, transformers, onnxruntime, onnxslim, x_transformers, vit_pytorch and timm, which no test
 installs. check_wild.py runs them.
 """
 import inspect
@@ -23,7 +23,7 @@ import transformers
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
 from shrink import Count, small
-from zoo_files import REWRITES, strip
+from zoo_files import REWRITES, narrowed, strip, widened
 from zoo_libraries import CASES as LIBRARIES
 
 SETTINGS = {"deberta-v2": dict(relative_attention=True, pos_att_type=["c2p", "p2c"])}
@@ -183,10 +183,20 @@ def export(model, draws, choice, path, precision):
     return count, outputs, draws if choice.dynamic else draws[:1]
 
 
-def references(path, draws, outputs):
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+def references(path, draws, outputs, precision):
+    """ONNX Runtime's; of a model in bf16, which it does not run, those of the same graph in f32."""
+    is_bf16 = precision == torch.bfloat16
+    session = onnxruntime.InferenceSession(widened(path) if is_bf16 else path, providers=["CPUExecutionProvider"])
     types = {i.name: i.type for i in session.get_inputs()}
     arrays = {}
+    if is_bf16:
+        for at, values in enumerate(draws):
+            given = {n: v.numpy() for n, v in values.items() if n in types}
+            stored = {n: narrowed(v) if v.dtype == np.float32 else v for n, v in given.items()}
+            feeds = {n: v.astype(given[n].dtype) for n, v in stored.items()}
+            arrays |= {f"{at}.{n}": v for n, v in stored.items()}
+            arrays |= {f"{at}.{n}": v for n, v in zip(outputs, session.run(outputs, feeds))}
+        return list(types), arrays
     for at, values in enumerate(draws):
         feeds = {n: v.numpy().astype(np.float16) if types.get(n) == "tensor(float16)" else v.numpy()
                  for n, v in values.items() if n in types}
@@ -200,7 +210,7 @@ def write(folder, name):
     choice = Choice(kind, variant)
     model, draws = build(kind, choice, variant)
     path = folder / f"{name}.onnx"
-    precision = {"f16": torch.float16}.get(variant, torch.float32)
+    precision = {"f16": torch.float16, "bf16": torch.bfloat16}.get(variant, torch.float32)
     all_draws = draws
     for attempt in ("as drawn", "other exporter", "one size"):  # what one exporter lacks the other may have
         if attempt == "other exporter":
@@ -211,17 +221,17 @@ def write(folder, name):
             strip(path)
             if variant in REWRITES:
                 REWRITES[variant](path, [{n: v.numpy() for n, v in d.items()} for d in draws])
-            inputs, arrays = references(path, draws, outputs)
+            inputs, arrays = references(path, draws, outputs, precision)
             break
         except TimeoutError:
             raise
         except Exception:
             if attempt == "one size":
                 raise
-    if not all(np.isfinite(v).all() for v in arrays.values()):
+    if not all(np.isfinite(v.astype(np.float64)).all() for v in arrays.values()):
         raise ValueError("its results are not finite")
     np.savez(folder / f"{name}.npz", **arrays)
-    tolerance = {"f16": 2e-2, "half": 2e-2, "dynamic": 5e-2, "qdq": 5e-2}.get(variant, 2e-4)
+    tolerance = {"f16": 2e-2, "bf16": 1e-2, "half": 2e-2, "dynamic": 5e-2, "qdq": 5e-2}.get(variant, 2e-4)
     about = {"inputs": inputs, "outputs": outputs, "sizes": len(draws), "attentions": count, "tolerance": tolerance}
     (folder / f"{name}.json").write_text(json.dumps(about | {"drawn": vars(choice)}))
 

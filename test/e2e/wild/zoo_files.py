@@ -1,6 +1,8 @@
 """What tools make of an exported model, for zoo.py: each rewrites the file at `path`."""
 import os
 
+import ml_dtypes
+import numpy as np
 import onnx
 import onnxruntime
 
@@ -62,6 +64,38 @@ def halve(path, draws):
     """f16 between inputs and outputs of float."""
     from onnxruntime.transformers.float16 import convert_float_to_float16
     onnx.save(convert_float_to_float16(onnx.load(path), keep_io_types=True), path)
+
+
+def widened(path):
+    """The model's bytes with f32 wherever it has bf16."""
+    model = onnx.load(path)
+    wide, narrow = onnx.TensorProto.FLOAT, onnx.TensorProto.BFLOAT16
+
+    def store(tensor):
+        if tensor.data_type == narrow:
+            values = onnx.numpy_helper.to_array(tensor).astype(np.float32)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(values, tensor.name))
+
+    graphs, nodes = [model.graph], [node for function in model.functions for node in function.node]
+    for graph in graphs:
+        nodes += graph.node
+        graphs += [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
+        for tensor in graph.initializer:
+            store(tensor)
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            if value.type.tensor_type.elem_type == narrow:
+                value.type.tensor_type.elem_type = wide
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                store(attribute.t)
+            if attribute.name in ("to", "dtype") and attribute.i == narrow:
+                attribute.i = wide
+    return model.SerializeToString()
+
+
+def narrowed(values):
+    return values.astype(ml_dtypes.bfloat16)
 
 
 REWRITES = {"dynamic": quantize_dynamic, "qdq": quantize_static, "fused": optimise, "slim": slim,
