@@ -7,7 +7,6 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Transforms/RegionUtils.h"
 
@@ -88,18 +87,18 @@ void outline(scf::ParallelOp loop, func::FuncOp parent, SymbolTable &symbols, Ta
 
   Block *entry = task.addEntryBlock();
   b.setInsertionPointToStart(entry);
-  IRMapping map;
   for (auto [capture, argument] : llvm::zip(captures, entry->getArguments().drop_front(2)))
-    map.map(capture, argument);
+    replaceAllUsesInRegionWith(capture, argument, loop.getRegion());
   for (Operation *constant : constants)
-    b.clone(*constant, map);
+    for (auto [value, made] : llvm::zip(constant->getResults(), b.clone(*constant)->getResults()))
+      replaceAllUsesInRegionWith(value, made, loop.getRegion());
   Value one = arith::ConstantIndexOp::create(b, loc, 1);
   auto serial = scf::ForOp::create(b, loc, entry->getArgument(0), entry->getArgument(1), one);
   func::ReturnOp::create(b, loc);
-  b.setInsertionPointToStart(serial.getBody());
-  map.map(loop.getInductionVars()[0], serial.getInductionVar());
-  for (Operation &op : loop.getBody()->without_terminator())
-    b.clone(op, map);
+  Block *body = serial.getBody();
+  loop.getInductionVars()[0].replaceAllUsesWith(serial.getInductionVar());
+  body->getOperations().splice(body->begin(), loop.getBody()->getOperations(), loop.getBody()->begin(),
+                               std::prev(loop.getBody()->end()));
 
   b.setInsertionPoint(loop);
   auto least = loop->getAttrOfType<IntegerAttr>(AttnDialect::kMinIterationsAttr);
