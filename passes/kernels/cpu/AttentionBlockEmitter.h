@@ -91,7 +91,8 @@ private:
   //===--- in and out -----------------------------------------------------===//
   void loadQueries();
   void loadQueryTile(mlir::Value column, int64_t width);
-  void storeQuery(mlir::Value raw, mlir::Value d, int64_t vector);
+  void forVectors(mlir::ValueRange values, llvm::function_ref<void(mlir::Value vector, mlir::Value value)> body);
+  void storeQuery(mlir::Value raw, mlir::Value d, mlir::Value vector);
   mlir::Value maximumOfQueries();
   void addValues(mlir::Value key, mlir::Value begin, mlir::Value end);
   void addValueTile(const HeadView &from, mlir::Value corner, mlir::Value begin, mlir::Value end, mlir::Value column,
@@ -108,6 +109,9 @@ private:
   void storeLogSums(const State &state);
   mlir::Value anyNotFinite();
 
+  mlir::Value at(mlir::Value row, mlir::Value vector) {
+    return k.add(k.mul(row, vectors * k.lanes), k.mul(vector, k.lanes));
+  }
   mlir::Value at(mlir::Value row, int64_t vector) { return k.add(k.mul(row, vectors * k.lanes), vector * k.lanes); }
   /// Place of the weights of key `row` + `number` of a block, both even if the products are narrow.
   mlir::Value weightAt(mlir::Value row, int64_t number, int64_t vector) {

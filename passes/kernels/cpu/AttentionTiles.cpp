@@ -2,6 +2,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "passes/kernels/cpu/AttentionBlockEmitter.h"
+#include <algorithm>
 
 using namespace mlir;
 
@@ -25,15 +26,16 @@ void BlockEmitter::loadQueries() {
     k.loop(k.index(0), k.index(columns), 1, [&](Value column) {
       Value d = isNarrow ? k.mul(column, 2) : column;
       for (int64_t v = 0; v < vectors; ++v)
-        storeQuery(isNarrow ? k.pack(gather(d, v), gather(k.add(d, 1), v)) : gather(d, v), column, v);
+        storeQuery(isNarrow ? k.pack(gather(d, v), gather(k.add(d, 1), v)) : gather(d, v), column, k.index(v));
     });
   } else {
-    int64_t whole = columns / k.lanes * k.lanes;
-    k.loop(k.index(0), k.index(whole), k.lanes, [&](Value column) { loadQueryTile(column, k.lanes); });
+    // Whole tiles: the last one reaches back where the columns are no multiple.
     if (columns < k.lanes)
       loadQueryTile(k.index(0), columns);
-    else if (whole < columns) // the last columns once more, in one whole tile
-      loadQueryTile(k.index(columns - k.lanes), k.lanes);
+    else
+      k.loop(k.index(0), k.index(columns), k.lanes, [&](Value column) {
+        loadQueryTile(columns % k.lanes ? k.min(column, k.index(columns - k.lanes)) : column, k.lanes);
+      });
   }
   if (!spec.isTanh())
     return;
@@ -50,10 +52,10 @@ void BlockEmitter::loadQueries() {
 
 void BlockEmitter::loadQueryTile(Value column, int64_t width) {
   int64_t perColumn = isNarrow ? 2 : 1;
-  for (int64_t v = 0; v < vectors; ++v) {
+  forVectors({}, [&](Value v, Value) {
     Values rows;
     for (int64_t n = 0; n < k.lanes; ++n) {
-      Value row = queries.row(k, v * k.lanes + n);
+      Value row = queries.row(k, k.add(k.mul(v, k.lanes), n));
       Value offset = k.add(query.along(k, query.base, Dim::I, row), k.mul(column, perColumn));
       Value loaded = width < k.lanes ? k.loadFirst(query.flat, offset, k.index(perColumn * width), perColumn * k.lanes)
                                      : k.loadVector(query.flat, offset, perColumn * k.lanes);
@@ -62,11 +64,26 @@ void BlockEmitter::loadQueryTile(Value column, int64_t width) {
     Values columns = k.transpose(rows);
     for (int64_t n = 0; n < width; ++n)
       storeQuery(columns[n], k.add(column, n), v);
-  }
+  });
+}
+
+/// `body` for each vector of queries, with its element of `values` if there are any. A loop: a transpose of its own for
+/// each vector would be a third of what a small attention takes to compile.
+void BlockEmitter::forVectors(ValueRange values, llvm::function_ref<void(Value vector, Value value)> body) {
+  auto firstOf = [](ValueRange range) { return range.empty() ? Value() : range.front(); };
+  if (vectors == 1)
+    return body(k.index(0), firstOf(values));
+  k.loop(k.index(0), k.index(vectors), 1, values, [&](Value vector, ValueRange carried) {
+    body(vector, firstOf(carried));
+    Values next(carried);
+    if (!next.empty())
+      std::rotate(next.begin(), next.begin() + 1, next.end());
+    return next;
+  });
 }
 
 /// Column `d` of a vector of queries, as the scores read it.
-void BlockEmitter::storeQuery(Value raw, Value d, int64_t vector) {
+void BlockEmitter::storeQuery(Value raw, Value d, Value vector) {
   if (pureScale && !isNarrow)
     raw = k.mulf(raw, k.splat(*pureScale * kLog2E));
   if (spec.isTanh()) {
@@ -291,15 +308,16 @@ void BlockEmitter::storeResult(ArrayRef<Value> factors) {
   // Row by row into the scratch of the weights, which are used up.
   Value rowsT = scratch.weights;
   k.loop(k.index(0), k.index(paddedValueWidth), k.lanes, [&](Value e) {
-    for (int64_t v = 0; v < vectors; ++v) {
+    forVectors(factors, [&](Value v, Value factor) {
       Values columns;
       for (int64_t n = 0; n < k.lanes; ++n) {
         Value column = k.loadVector(scratch.results, at(k.add(e, n), v));
-        columns.push_back(factors.empty() ? column : k.mulf(column, factors[v]));
+        columns.push_back(factor ? k.mulf(column, factor) : column);
       }
+      Value first = k.add(e, k.mul(v, k.lanes * paddedValueWidth));
       for (auto [n, row] : llvm::enumerate(k.transpose(columns)))
-        k.store(row, rowsT, k.add(e, (v * k.lanes + n) * paddedValueWidth));
-    }
+        k.store(row, rowsT, k.add(first, n * paddedValueWidth));
+    });
   });
   Type type = result.elementType();
   Value end = k.min(k.add(begin, vectors * k.lanes), queries.numRows);

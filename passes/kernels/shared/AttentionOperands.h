@@ -38,7 +38,8 @@ struct QueryBlock {
   int64_t vectors;
   bool mayClamp;
 
-  mlir::Value row(LaneBuilder &k, int64_t lane) const {
+  mlir::Value row(LaneBuilder &k, int64_t lane) const { return row(k, k.index(lane)); }
+  mlir::Value row(LaneBuilder &k, mlir::Value lane) const {
     mlir::Value row = k.add(first, lane);
     return mayClamp ? k.min(row, k.sub(numRows, k.index(1))) : row;
   }
