@@ -226,6 +226,7 @@ def LowerVectorsPass : Pass<"attn-lower-vectors", "mlir::func::FuncOp"> {
   let description = [{
     What `convert-vector-to-scf` does, and `convert-vector-to-llvm` before its conversion, which is
     `convert-to-llvm`'s. Loads, stores and products of one dimension, nearly all of a kernel, are not looked at.
+    Arithmetic on floats and on vectors of one dimension, whose types LLVM has, becomes LLVM's right here.
   }];
   let dependentDialects = ["::mlir::vector::VectorDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",

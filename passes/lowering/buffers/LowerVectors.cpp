@@ -1,10 +1,12 @@
 #include "passes/Passes.h"
+#include "passes/lowering/buffers/LowerArithmetic.h"
 #include "passes/lowering/buffers/RewriteChosen.h"
 
 #include "mlir/Conversion/VectorToSCF/VectorToSCF.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -61,6 +63,12 @@ struct LowerVectorsPass : attn::impl::LowerVectorsPassBase<LowerVectorsPass> {
     (void)attn::rewriteChosen(getOperation(), patterns, [](Operation *op) {
       return isa<vector::VectorDialect>(op->getDialect()) && !isPlain(op);
     });
+    attn::lowerArithmetic(getOperation());
+  }
+
+  void getDependentDialects(DialectRegistry &registry) const override {
+    LowerVectorsPassBase::getDependentDialects(registry);
+    registry.insert<LLVM::LLVMDialect>();
   }
 
 private:

@@ -14,7 +14,7 @@ func.func @rows(%a: memref<8x16xf32>) -> vector<8x16xf32> {
 
 // CHECK-LABEL: func.func @masks
 // CHECK: arith.constant dense<[0, 1, 2, 3]> : vector<4xindex>
-// CHECK: arith.cmpi sgt
+// CHECK: llvm.icmp "sgt"
 // CHECK-NOT: vector.create_mask
 func.func @masks(%n: index) -> (vector<4xindex>, vector<4xi1>) {
   %0 = vector.step : vector<4xindex>
@@ -22,13 +22,12 @@ func.func @masks(%n: index) -> (vector<4xindex>, vector<4xi1>) {
   return %0, %1 : vector<4xindex>, vector<4xi1>
 }
 
-// A product of two dimensions is one for each row; one of a single dimension, and what stands beside it, is left as it
-// is.
+// A product of two dimensions is one for each row, as one of a single dimension; what stands beside it is left.
 // CHECK-LABEL: func.func @products
-// CHECK-COUNT-2: vector.fma {{.*}} : vector<4xf32>
+// CHECK-COUNT-2: llvm.intr.fmuladd({{.*}} : (vector<4xf32>, vector<4xf32>, vector<4xf32>) -> vector<4xf32>
 // CHECK: arith.addi
 // CHECK: vector.load
-// CHECK: vector.fma {{.*}} : vector<4xf32>
+// CHECK: llvm.intr.fmuladd({{.*}} -> vector<4xf32>
 func.func @products(%a: vector<2x4xf32>, %b: memref<?xf32>) -> (vector<2x4xf32>, vector<4xf32>) {
   %0 = vector.fma %a, %a, %a : vector<2x4xf32>
   %c1 = arith.constant 1 : index
