@@ -54,6 +54,22 @@ void attn::buildLoopPipeline(OpPassManager &pm, bool marksRegions) {
   pm.addPass(createCSEPass());
 }
 
+/// What LLVM has no word for, in terms of what it has.
+static void addExpansions(OpPassManager &pm) {
+  pm.addNestedPass<func::FuncOp>(createLowerVectorsPass());
+  pm.addNestedPass<func::FuncOp>(createExpandReshapesPass());
+  pm.addNestedPass<func::FuncOp>(createExpandViewsPass());
+}
+
+static void addConversions(OpPassManager &pm) {
+  pm.addPass(createSCFToControlFlowPass());
+  pm.addPass(createLowerRuntimePass());
+  pm.addPass(createConvertToLLVMPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
+
 void attn::buildKernelCodePipeline(OpPassManager &pm) {
   // A kernel's regions are as its builder means them.
   GreedyRewriteConfig config;
@@ -64,19 +80,14 @@ void attn::buildKernelCodePipeline(OpPassManager &pm) {
   pm.addPass(createOutlineParallelPass());
   pm.addPass(createApproximateMathPass());
   pm.addNestedPass<func::FuncOp>(createExpandHalfFloatsPass());
+  // While its loops stand, which addresses leave.
+  addExpansions(pm);
   pm.addNestedPass<func::FuncOp>(createLoopInvariantCodeMotionPass());
   pm.addPass(createCSEPass());
-  buildLlvmPipeline(pm);
+  addConversions(pm);
 }
 
 void attn::buildLlvmPipeline(OpPassManager &pm) {
-  pm.addNestedPass<func::FuncOp>(createLowerVectorsPass());
-  pm.addNestedPass<func::FuncOp>(createExpandReshapesPass());
-  pm.addNestedPass<func::FuncOp>(createExpandViewsPass());
-  pm.addPass(createSCFToControlFlowPass());
-  pm.addPass(createLowerRuntimePass());
-  pm.addPass(createConvertToLLVMPass());
-  pm.addPass(createReconcileUnrealizedCastsPass());
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
+  addExpansions(pm);
+  addConversions(pm);
 }

@@ -214,7 +214,19 @@ def ExpandReshapesPass : Pass<"attn-expand-reshapes", "mlir::func::FuncOp"> {
 def ExpandViewsPass : Pass<"attn-expand-views", "mlir::func::FuncOp"> {
   let summary = "views of buffers as offsets and strides, affine sums as arithmetic";
   let description = [{
-    What `expand-strided-metadata` and `lower-affine` do, without a look at the ops between.
+    What `expand-strided-metadata` and `lower-affine` do, without a look at the ops between. Loads, stores and
+    prefetches then take addresses, each a chain of steps that the accesses of a block share:
+
+    ```mlir
+    %1 = arith.addi %row, %c1 : index
+    %2 = memref.load %a[%1, %k] : memref<?x32xf32>
+    ```
+    becomes, with what the access of another row has, too,
+    ```mlir
+    %at = llvm.getelementptr %atRow[%k64]
+    %next = llvm.getelementptr %at[32]
+    %2 = llvm.load %next
+    ```
   }];
   let dependentDialects = ["::mlir::memref::MemRefDialect", "::mlir::affine::AffineDialect",
                            "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",

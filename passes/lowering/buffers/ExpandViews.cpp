@@ -1,10 +1,12 @@
 #include "passes/Passes.h"
+#include "passes/lowering/buffers/ExpandAccesses.h"
 #include "passes/lowering/buffers/RewriteChosen.h"
 
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/MemRef/Transforms/Transforms.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -38,6 +40,12 @@ struct ExpandViewsPass : attn::impl::ExpandViewsPassBase<ExpandViewsPass> {
     });
     (void)attn::rewriteChosen(getOperation(), sums,
                               [](Operation *op) { return isa<affine::AffineDialect>(op->getDialect()); });
+    attn::expandAccesses(getOperation());
+  }
+
+  void getDependentDialects(DialectRegistry &registry) const override {
+    ExpandViewsPassBase::getDependentDialects(registry);
+    registry.insert<LLVM::LLVMDialect>();
   }
 
 private:
