@@ -33,6 +33,11 @@ bool isPlaceConflict(StringRef message) {
          message.contains("is not equivalent to the corresponding iter bbArg");
 }
 
+/// Without LLVM's verifier, as there is none between passes.
+std::unique_ptr<llvm::Module> translate(ModuleOp module, llvm::LLVMContext &context) {
+  return translateModuleToLLVMIR(module, context, "attn", /*disableVerification=*/true);
+}
+
 bool isOptionalPass(StringRef argument) { return argument.starts_with("attn-") && argument != "attn-decompose"; }
 
 class Compilation {
@@ -212,7 +217,7 @@ private:
   /// were set aside when they were built, at the level of loops.
   bool emitModules(const LibraryDescription &library, TimingScope &timing, llvm::function_ref<bool(MakeModule)> add) {
     auto entries = [&](llvm::LLVMContext &own) {
-      std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(*module, own, "attn");
+      std::unique_ptr<llvm::Module> code = translate(*module, own);
       if (code)
         emitLibraryTable(*code, library);
       return code;
@@ -227,7 +232,7 @@ private:
     stages.watch(pm, scope);
     for (KernelModule &kernel : kernels) {
       if (failed(pm.run(*kernel.module)) ||
-          !add([&](llvm::LLVMContext &own) { return translateModuleToLLVMIR(*kernel.module, own, "attn"); }))
+          !add([&](llvm::LLVMContext &own) { return translate(*kernel.module, own); }))
         return false;
       kernel.module = nullptr;
     }

@@ -61,12 +61,12 @@ static void addExpansions(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(createExpandViewsPass());
 }
 
+/// What is left to fold afterwards, LLVM folds faster than the canonicalizer.
 static void addConversions(OpPassManager &pm) {
   pm.addPass(createSCFToControlFlowPass());
   pm.addPass(createLowerRuntimePass());
   pm.addPass(createConvertToLLVMPass());
   pm.addPass(createReconcileUnrealizedCastsPass());
-  pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
 }
 
@@ -74,8 +74,8 @@ void attn::buildKernelCodePipeline(OpPassManager &pm) {
   // A kernel's regions are as its builder means them.
   GreedyRewriteConfig config;
   config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
+  pm.addPass(createCSEPass()); // builders say many things twice
   pm.addPass(createCanonicalizerPass(config));
-  pm.addPass(createCSEPass());
   pm.addNestedPass<func::FuncOp>(createPollLoopsPass());
   pm.addPass(createOutlineParallelPass());
   pm.addPass(createApproximateMathPass());
