@@ -34,7 +34,8 @@ class AttnFormat(lit.formats.ShTest):
     @staticmethod
     def early(test):
         """Long ones start first, so that no core waits for the last one; lit itself knows that from the second run on."""
-        if not test.previous_elapsed and re.search("-full.test|attention-kernel-test|gpu/kernels", "/".join(test.path_in_suite)):
+        long = "full.test|/gemm-test|attention-kernel-test|gpu/(kernels|ptxas|search)|serve/"
+        if not test.previous_elapsed and re.search(long, "/".join(test.path_in_suite)):
             test.previous_elapsed = 100
         return test
 
