@@ -187,7 +187,8 @@ private:
     std::vector<Object> made;
     {
       TimingScope scope = stage("code generation");
-      ObjectJobs jobs({target, options.optLevel, sharedFunctions, ObjectCache(options.cacheDir, kCompilerName)}, scope);
+      unsigned level = options.quickCode ? 0 : options.optLevel;
+      ObjectJobs jobs({target, level, sharedFunctions, ObjectCache(options.cacheDir, kCompilerName)}, scope);
       if (!emitModules(*library, scope, [&](MakeModule make) { return jobs.add(make); }))
         return failure();
       if (!jobs.finish(made, error))

@@ -75,6 +75,9 @@ struct CompileOptions {
   /// A folder of objects of earlier compiles, as trusted as the compiler: what
   /// is found there is not compiled again ("": none).
   std::string cacheDir;
+  /// Our own passes and kernels are those of `optLevel`, and LLVM's are those of 0: for code that runs once or twice, a
+  /// third of the time.
+  bool quickCode = false;
   /// The library tells the runtime at the end of each fused region, for profiles.
   bool marksRegions = false;
   /// Print the IR to stderr after every pass.

@@ -7,9 +7,9 @@
 //   {"model": FILE, "library": FILE, "inputs": ["name=@file.npy", ...], "outputs": [["name", "file.npy"], ...]}
 //
 // with "gpu": "sm_80" for that architecture's CUDA instead of the CPU, "level": 0 for
-// -O0, "shapes": {"name": [2, -1]} and "absent": ["name"] as --shape and --absent, "keep": true to leave the library
-// there, and without "model" to run one that is there, and its answer a line on standard output, with the exit code
-// that attn-run would have ended with:
+// -O0, "quick": true for code that LLVM does not optimise, "shapes": {"name": [2, -1]} and "absent": ["name"] as
+// --shape and --absent, "keep": true to leave the library there, and without "model" to run one that is there, and its
+// answer a line on standard output, with the exit code that attn-run would have ended with:
 //
 //   {"code": 0, "message": "", "fused": 1, "softmaxes": 1, "compile_ms": 23.5}
 //
@@ -165,6 +165,7 @@ Answer serve(const json::Object &request) {
   std::string library = request.getString("library").value_or("").str();
   CompileOptions options;
   options.gpuArchs = request.getString("gpu").value_or("").str();
+  options.quickCode = request.getBoolean("quick").value_or(false);
   options.optLevel = request.getInteger("level").value_or(options.optLevel);
   auto begin = std::chrono::steady_clock::now();
   if (std::optional<llvm::StringRef> model = request.getString("model"))
