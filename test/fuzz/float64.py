@@ -151,6 +151,27 @@ def _Scan(self, node, values, inputs, attributes):
 #===----------------------------------------------------------------------===#
 
 
+def below_maximum(self, x, attributes):
+    """`x` less its maximum along the axis, and that axis. Before opset 13 all dimensions from the axis on are one."""
+    version = next(o.version for o in self.opsets if not o.domain)
+    axis = attributes.get("axis", 1 if version < 13 else -1)
+    axes = tuple(range(axis % x.ndim, x.ndim)) if version < 13 else axis
+    return x - x.max(axis=axes, keepdims=True, initial=-np.inf), axes
+
+
+@own
+def _Softmax(self, node, values, inputs, attributes):
+    x, axes = below_maximum(self, inputs[0], attributes)
+    weights = np.exp(x)
+    return [weights / weights.sum(axis=axes, keepdims=True)]
+
+
+@own
+def _LogSoftmax(self, node, values, inputs, attributes):
+    x, axes = below_maximum(self, inputs[0], attributes)
+    return [x - np.log(np.exp(x).sum(axis=axes, keepdims=True))]
+
+
 def along(values, x, attributes):
     """A scale or zero point a column, in the rank of `x`."""
     if values is None or values.ndim != 1:
