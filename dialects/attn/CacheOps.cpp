@@ -107,7 +107,7 @@ LogicalResult CacheOp::verify() {
 static LogicalResult verifyRows(Operation *op, RankedTensorType numbers, RankedTensorType bytes) {
   // C1
   Type element = numbers.getElementType();
-  bool isFloat = element.isF32() || (isa<NarrowRowsOp>(op) && (element.isF16() || element.isBF16()));
+  bool isFloat = element.isF32() || element.isF16() || element.isBF16();
   if (!isFloat || !bytes.getElementType().isInteger(8))
     return op->emitOpError("expects rows of floats and rows of i8, got ") << numbers << " and " << bytes;
   // C2

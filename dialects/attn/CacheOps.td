@@ -111,10 +111,11 @@ def Attn_WidenRowsOp
         DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
   let summary = "the numbers that rows of bytes stand for";
   let description = [{
-    What attn.narrow_rows has made of rows, as f32: each code times its row's
-    scale. An attention that reads it has a kernel that reads the bytes.
+    What attn.narrow_rows has made of rows: each code times its row's scale, in
+    f32 and rounded to what `result` has. An attention that reads it has a kernel
+    that reads the bytes, and rounds nothing.
 
-    * (C1) `bytes` are of i8, `result` is of f32;
+    * (C1) `bytes` are of i8, `result` is of f32, f16 or bf16;
     * (C2) the last dimension is static, and that of `bytes` 4 longer; all others are the same.
 
     ```mlir

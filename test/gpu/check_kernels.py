@@ -31,6 +31,7 @@ import host_cases  # noqa: F401
 import block_cases  # noqa: F401
 import byte_cases  # noqa: F401
 import float8_cases  # noqa: F401
+import cache_cases  # noqa: F401
 import half_cases  # noqa: F401
 
 

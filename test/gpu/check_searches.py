@@ -107,6 +107,8 @@ CASES = {
     "sample-wide": wide(["--generate=sample", "--top-k=200", "--top-p=0.95", "--temperature=1.3", "--sample-seed=11"]),
     "sample-all": wide(["--generate=sample"]),
     "greedy-gpt2": zoo("greedy-gpt2", ["--generate=greedy"], (2, 22)),
+    "greedy-gpt2-int8": zoo("greedy-gpt2", ["--generate=greedy", "--cache=int8"], (2, 22)),
+    "beam-gpt2-int8": zoo("greedy-gpt2", ["--generate=beam:3", "--n-best=2", "--cache=int8"], (3, 14)),
     "beam-gpt2": zoo("greedy-gpt2", ["--generate=beam:3", "--n-best=2"], (3, 14)),
     "rows-first": caches("rows-first", ["--generate=beam:3"], (5, 40)),
     "heads": caches("heads", ["--generate=greedy"], (36,)),
@@ -116,7 +118,7 @@ CASES = {
     "late": late(["--generate=greedy"]),
     "late-beam": late(["--generate=beam:3"]),
 }
-SHORT = ("greedy", "beam-early", "sample-wide", "greedy-gpt2", "two-a-step", "late-beam")
+SHORT = ("greedy", "beam-early", "sample-wide", "greedy-gpt2", "beam-gpt2-int8", "two-a-step", "late-beam")
 
 
 class Search:

@@ -259,8 +259,6 @@ void readCache(CommandLine &line, CompileJob &job) {
     return line.fail("--cache expects model or int8, not '" + options.cache + "'");
   if (!job.ownState && !job.search)
     return line.fail(flag + " is about caches that a library keeps: give --own-state or --generate");
-  if (!options.gpuArchs.empty())
-    return line.fail(flag + " is for --target=cpu: on a GPU caches are stored as the model computes them");
   if (options.optLevel == 0)
     line.fail(flag + " needs kernels, which -O0 does not choose");
 }

@@ -244,9 +244,10 @@ struct DecomposeWidenRows : OpRewritePattern<WidenRowsOp> {
         bits = bits ? arith::OrIOp::create(b, loc, bits, byte).getResult() : byte;
       }
       Value code = arith::SIToFPOp::create(b, loc, f32, elementAt(b, loc, op.getBytes(), at));
-      return arith::MulFOp::create(b, loc, code, arith::BitcastOp::create(b, loc, f32, bits));
+      Value wide = arith::MulFOp::create(b, loc, code, arith::BitcastOp::create(b, loc, f32, bits));
+      return convertFloat(b, loc, wide, type.getElementType());
     };
-    Value numbers = elementwise(rewriter, loc, sizes, f32, ValueRange(), {}, number);
+    Value numbers = elementwise(rewriter, loc, sizes, type.getElementType(), ValueRange(), {}, number);
     rewriter.replaceOpWithNewOp<tensor::CastOp>(op, op.getType(), numbers);
     return success();
   }

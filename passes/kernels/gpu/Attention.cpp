@@ -10,6 +10,9 @@ using Dim = AttentionOp::Dim;
 bool canBuildGpuAttention(const AttentionSpec &spec, std::string *reason) {
   if (!canBuildAttention(spec, reason))
     return false;
+  // A prompt has its keys and values written out once, for matrix units.
+  if ((spec.isInBytes(spec.keyOperand) || spec.isInBytes(spec.value)) && !canUseLines(spec))
+    return fail(reason, "only few queries read keys and values in bytes");
   if (!canUseThreads(spec))
     return fail(reason, "heads this wide do not fit the shared memory of a GPU");
   return true;

@@ -95,6 +95,8 @@ protected:
   /// Buffers of f16 and bf16 are widened as they are read, and results rounded as they are stored.
   mlir::Value loadF32(const HeadView &view, mlir::Value offset) { return k.toF32(k.load(view.flat, offset)); }
   void storeF32(mlir::Value x, const HeadView &view, mlir::Value offset);
+  /// Of row `j` of an operand in bytes, whose numbers lie along `dim`: what its codes are multiplied by.
+  mlir::Value scaleOfRow(const HeadView &view, int64_t dim, mlir::Value j);
 
   /// The raw scores of kind `given`.
   Values givenScores(mlir::Value key);

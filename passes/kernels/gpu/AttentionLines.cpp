@@ -1,11 +1,13 @@
 #include "passes/kernels/gpu/AttentionEmitter.h"
+#include "passes/kernels/gpu/NarrowRows.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 
 // Few queries, as in decoding: as fast as keys and values come from memory. A lane reads 16 bytes of a key's row and of
 // its value's; as many as a row has lie side by side, a group, and have the same keys. Groups have keys of their own,
-// with maxima and sums of their own, which are merged behind the last tile.
+// with maxima and sums of their own, which are merged behind the last tile. Rows of bytes, of which codes and scale are
+// no multiple of more than a word, are read by words.
 
 using namespace mlir;
 
@@ -16,7 +18,7 @@ using Values = LaneBuilder::Values;
 
 namespace {
 
-constexpr int64_t kWarp = 32, kBytes = 16, kMostQueries = 4, kMostSplits = 16;
+constexpr int64_t kWarp = 32, kBytes = 16, kWordBytes = 4, kMostQueries = 4, kMostSplits = 16;
 
 /// How a block is cut.
 struct Cut {
@@ -24,10 +26,18 @@ struct Cut {
   int64_t elements = 0;         ///< in shared memory
 };
 
-int64_t elementBytes(const AttentionSpec &spec) { return spec.types[spec.query].getElementTypeBitWidth() / 8; }
+/// How many elements of a row a lane has.
+int64_t laneWidth(const AttentionSpec &spec) {
+  if (!spec.isInBytes(spec.value))
+    return kBytes * 8 / spec.types[spec.query].getElementTypeBitWidth();
+  // As many as of f16, so that a group of lanes is not larger than for these.
+  bool hasPairs =
+      *spec.getStaticSize(Dim::D) % (2 * kWordBytes) == 0 && *spec.getStaticSize(Dim::E) % (2 * kWordBytes) == 0;
+  return hasPairs ? 2 * kWordBytes : kWordBytes;
+}
 
 std::optional<Cut> chooseCut(const AttentionSpec &spec, int64_t splits) {
-  int64_t rows = *spec.getStaticSize(Dim::I), width = kBytes / elementBytes(spec), e = *spec.getStaticSize(Dim::E);
+  int64_t rows = *spec.getStaticSize(Dim::I), width = laneWidth(spec), e = *spec.getStaticSize(Dim::E);
   int64_t group = llvm::PowerOf2Ceil(llvm::divideCeil(std::max(*spec.getStaticSize(Dim::D), e), width));
   if (group > kWarp)
     return std::nullopt;
@@ -60,9 +70,10 @@ std::optional<Cut> chooseCut(const AttentionSpec &spec, int64_t splits) {
 class LinesEmitter : public AttentionEmitter {
 public:
   LinesEmitter(OpBuilder &b, Location loc, const AttentionSpec &spec)
-      : AttentionEmitter(b, loc, spec), cut(*chooseCut(spec, splits)), isWide(isF32(spec)),
+      : AttentionEmitter(b, loc, spec), cut(*chooseCut(spec, splits)), isInBytes(spec.isInBytes(spec.value)),
+        isWide(isF32(spec) && !isInBytes),
         precision(spec.types[spec.query].getElementType().isF16() ? Precision::f16 : Precision::bf16) {
-    rows = *spec.getStaticSize(Dim::I), columns = cut.keys, width = kBytes / elementBytes(spec);
+    rows = *spec.getStaticSize(Dim::I), columns = cut.keys, width = laneWidth(spec);
     groupWidth = neighbours = 1;
     queriesPerBlock = rows, keysPerTile = cut.threads / cut.group * cut.keys;
   }
@@ -93,7 +104,7 @@ private:
   Value columnPlace(int64_t) override { return k.thread; }
 
   const Cut cut;
-  const bool isWide;
+  const bool isInBytes, isWide;
   const Precision precision; ///< of 16 bits
   SmallVector<Values> queries;
 };
@@ -117,14 +128,19 @@ void LinesEmitter::sweep(ArrayRef<Value> shared, Value begin, Value end, const K
   });
 }
 
-/// The thread's 16 bytes of the row of `key`, in f32 or words of two elements; zeros beyond the row's width.
+/// The thread's part of the row of `key`, in f32, or words of two elements or four codes; zeros beyond the row's width.
 Values LinesEmitter::readPiece(size_t operand, int64_t dim, Value key) {
   const HeadView &view = views[operand];
   Value column = firstColumn(), isInside = isInRow(dim);
   if (isInside)
     column = k.select(isInside, column, k.index(0));
   Value at = view.along(k, view.along(k, view.base, Dim::J, key), dim, column);
-  Values piece = isWide ? k.loadFew(view.flat, at, width) : k.loadWords(view.flat, at, width / 2);
+  Values piece;
+  if (isInBytes)
+    for (int64_t n = 0; n < width; n += kWordBytes)
+      piece.push_back(k.loadWords(view.flat, k.add(at, n), 1)[0]);
+  else
+    piece = isWide ? k.loadFew(view.flat, at, width) : k.loadWords(view.flat, at, width / 2);
   for (Value &part : piece)
     if (isInside)
       part = k.select(isInside, part, zeroOf(part.getType()));
@@ -141,8 +157,10 @@ Values LinesEmitter::unpack(ValueRange words) {
   if (isWide)
     return Values(words);
   Values elements;
+  ThreadCode thread(k.b, k.loc);
   for (Value word : words)
-    llvm::append_range(elements, k.unpacked(word, precision));
+    llvm::append_range(elements, isInBytes ? ThreadCode::values<Num>(codesOfWord(thread, thread.asNum(word)))
+                                           : k.unpacked(word, precision));
   return elements;
 }
 
@@ -164,11 +182,16 @@ void LinesEmitter::readQueries() {
 
 Values LinesEmitter::sweepTile(Value key, ValueRange state) {
   SmallVector<Values> keys, values;
+  Values keyScales, valueScales;
   auto place = [&](int64_t c) { return k.min(keyOf(key, c), k.sub(numKeys, k.index(1))); };
   for (int64_t c = 0; c < columns; ++c)
     values.push_back(readPiece(spec.value, Dim::E, place(c)));
   for (int64_t c = 0; c < columns; ++c)
     keys.push_back(readPiece(spec.keyOperand, Dim::D, place(c)));
+  for (int64_t c = 0; isInBytes && c < columns; ++c) {
+    keyScales.push_back(scaleOfRow(views[spec.keyOperand], Dim::D, place(c)));
+    valueScales.push_back(scaleOfRow(views[spec.value], Dim::E, place(c)));
+  }
   Values scores(rows * columns);
   for (int64_t c = 0; c < columns; ++c) {
     Values row = unpack(keys[c]);
@@ -176,7 +199,8 @@ Values LinesEmitter::sweepTile(Value key, ValueRange state) {
       Value sum = k.mulf(queries[r][0], row[0]);
       for (int64_t n = 1; n < width; ++n)
         sum = k.fma(queries[r][n], row[n], sum);
-      scores[r * columns + c] = k.acrossThreads(sum, cut.group, [&](Value x, Value y) { return k.addf(x, y); });
+      sum = k.acrossThreads(sum, cut.group, [&](Value x, Value y) { return k.addf(x, y); });
+      scores[r * columns + c] = isInBytes ? k.mulf(sum, keyScales[c]) : sum;
     }
   }
   Values next, weights = weigh(finishScores(scores, key), key, state, next);
@@ -185,8 +209,11 @@ Values LinesEmitter::sweepTile(Value key, ValueRange state) {
     for (int64_t r = 0; r < rows; ++r) {
       Value weight = weights[r * columns + c], isNothing = k.compare(arith::CmpFPredicate::OEQ, weight, k.scalar(0));
       Values taken;
-      for (Value part : values[c])
-        taken.push_back(k.select(isNothing, zeroOf(part.getType()), part));
+      if (isInBytes) // codes are finite
+        taken = values[c], weight = k.select(isNothing, k.scalar(0), k.mulf(weight, valueScales[c]));
+      else
+        for (Value part : values[c])
+          taken.push_back(k.select(isNothing, zeroOf(part.getType()), part));
       for (auto [n, x] : llvm::enumerate(unpack(taken))) {
         Value &sum = next[2 * rows + r * width + n];
         sum = k.fma(weight, x, sum);
@@ -269,9 +296,10 @@ bool canUseLines(const AttentionSpec &spec) {
   if (!i || *i < 1 || *i > kMostQueries || !d || !e || !spec.formula().isProduct)
     return false;
   bool isPlain = spec.blockLists.empty() && !spec.hasWeightSweep() && !spec.letsHiddenTakePart() && !storesTiles(spec);
-  Type type = spec.types[spec.query].getElementType();
-  bool isOne = type == spec.types[spec.keyOperand].getElementType() && type == spec.types[spec.value].getElementType();
-  int64_t width = kBytes / elementBytes(spec);
+  auto typeOf = [&](size_t operand) { return spec.types[operand].getElementType(); };
+  bool isInBytes = spec.isInBytes(spec.value);
+  bool isOne = typeOf(spec.keyOperand) == typeOf(spec.value) && (isInBytes || typeOf(spec.query) == typeOf(spec.value));
+  int64_t width = isInBytes ? kWordBytes : laneWidth(spec);
   return isPlain && isOne && hasPieces(spec, spec.keyOperand, Dim::D, width) &&
          hasPieces(spec, spec.value, Dim::E, width) && chooseCut(spec, 1) && chooseCut(spec, kMostSplits);
 }

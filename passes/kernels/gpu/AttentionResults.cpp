@@ -37,11 +37,19 @@ Value AttentionEmitter::numKeysAsFloat() {
   return arith::SIToFPOp::create(k.b, k.loc, k.b.getF32Type(), count);
 }
 
+Value AttentionEmitter::scaleOfRow(const HeadView &view, int64_t dim, Value j) {
+  Value at = k.add(view.along(k, view.base, Dim::J, j), *spec.getStaticSize(dim));
+  return k.bitcast(k.loadWords(view.flat, at, 1)[0], k.b.getF32Type());
+}
+
 /// What a row without a visible key gets of policy `uniform`.
 Value AttentionEmitter::meanOfValues(const HeadView &value, Value column) {
   Value corner = value.along(k, value.base, Dim::E, column);
   Value sum = k.loop(k.index(0), numKeys, 1, {k.scalar(0)}, [&](Value j, ValueRange carried) -> Values {
-    return {k.addf(carried[0], loadF32(value, value.along(k, corner, Dim::J, j)))};
+    Value x = k.loadWide(value.flat, value.along(k, corner, Dim::J, j), 1)[0];
+    if (spec.isInBytes(spec.value))
+      x = k.mulf(x, scaleOfRow(value, Dim::E, j));
+    return {k.addf(carried[0], x)};
   })[0];
   return orWithoutKeys(k.divf(sum, numKeysAsFloat()));
 }

@@ -1,4 +1,3 @@
-#include "dialects/attn/CacheOps.h"
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
 #include "passes/graph/Collect.h"
@@ -8,6 +7,7 @@
 #include "passes/kernels/cpu/AttentionRow.h"
 #include "passes/kernels/cpu/Gemm.h"
 #include "passes/lowering/choose/KernelCall.h"
+#include "passes/lowering/choose/RowsInBytes.h"
 #include "passes/lowering/cpu/BlockWeights.h"
 #include "passes/lowering/cpu/NarrowValues.h"
 
@@ -102,23 +102,11 @@ AttentionOp roundOperands(AttentionOp op, RoundedValues &rounded, RewriterBase &
 /// The operands of `op`; of query, key, value and alignment what is stored in fewer bits, as it is stored: the kernel
 /// widens it in registers.
 SmallVector<Value> getStoredOperands(AttentionOp op, RewriterBase &rewriter) {
-  SmallVector<Value> operands(op->getOperands());
-  for (unsigned n = 1, value = op.getKey() ? 2 : 1; n <= value; ++n)
-    if (auto rows = operands[n].getDefiningOp<WidenRowsOp>())
-      operands[n] = rows.getBytes();
+  SmallVector<Value> operands = getOperandsInBytes(op);
   for (Value input : {op.getQuery(), op.getKey(), op.getValue(), op.getAlignment()})
     if (Value half = input ? getUnwidened(rewriter, input) : Value())
       *llvm::find(operands, input) = half;
   return operands;
-}
-
-/// Sizes are asked of the bytes, so that nothing keeps what they stand for.
-void readSizesOfBytes(WidenRowsOp rows) {
-  rows.getResult().replaceUsesWithIf(rows.getBytes(), [&](OpOperand &use) {
-    auto dim = dyn_cast<tensor::DimOp>(use.getOwner());
-    std::optional<int64_t> index = dim ? dim.getConstantIndex() : std::nullopt;
-    return index && *index + 1 < rows.getType().getRank();
-  });
 }
 
 /// Replaces `op` by a kernel; otherwise it stays, to be decomposed, and the
@@ -150,9 +138,7 @@ std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target, Round
   noteFlops(op, rewriter);
   SmallVector<Value> before(op->getOperands());
   replaceByKernel(rewriter, op, *kernel, operands, shapes);
-  for (Value operand : before)
-    if (auto rows = operand.getDefiningOp<WidenRowsOp>())
-      readSizesOfBytes(rows);
+  readSizesOfBytes(before);
   return "";
 }
 

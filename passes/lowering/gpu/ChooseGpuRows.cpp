@@ -1,11 +1,14 @@
 #include "passes/lowering/gpu/ChooseGpuRows.h"
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/CacheOps.h"
 #include "passes/Passes.h"
 #include "passes/graph/Collect.h"
 #include "passes/graph/decompose/Decompose.h"
 #include "passes/kernels/gpu/Attention.h"
+#include "passes/kernels/gpu/NarrowRows.h"
 #include "passes/kernels/gpu/Rows.h"
 #include "passes/lowering/choose/KernelCall.h"
+#include "passes/lowering/choose/RowsInBytes.h"
 #include "passes/lowering/cpu/RoundRows.h"
 #include "passes/lowering/gpu/GpuKernelCall.h"
 #include "passes/lowering/gpu/HostOps.h"
@@ -57,43 +60,59 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
       lowerAttention(op, kernels, target);
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
-      if (isa<SoftmaxOp, LayerNormOp>(op))
+      if (isa<SoftmaxOp, LayerNormOp, NarrowRowsOp>(op))
         ops.push_back(op);
     });
-    for (Operation *op : ops) {
-      std::string reason;
-      Location loc = op->getLoc();
-      FailureOr<func::FuncOp> kernel = failure();
-      if (auto softmax = dyn_cast<SoftmaxOp>(op)) {
-        auto spec = RowSoftmaxSpec::get(softmax, target);
-        if (static_cast<int64_t>(softmax.getDim()) + 1 != spec.type.getRank())
-          reason = "it is not over the last dimension";
-        else if (canBuildGpuRows(spec.type, reason))
-          kernel = kernels.getOrBuild("gpu_" + spec.symbol(), [&](OpBuilder &b) {
-            return buildGpuRowSoftmax(b, loc, "gpu_" + spec.symbol(), spec);
-          });
-      } else {
-        auto spec = LayerNormSpec::get(cast<LayerNormOp>(op), target);
-        if (canBuildGpuRows(spec.type, reason))
-          kernel = kernels.getOrBuild("gpu_" + spec.symbol(), [&](OpBuilder &b) {
-            return buildGpuLayerNorm(b, loc, "gpu_" + spec.symbol(), spec);
-          });
-      }
-      if (failed(kernel)) {
-        noteMissed(op, getArgument(), "rows", reason.empty() ? "its name is taken" : reason);
-        continue;
-      }
-      IRRewriter rewriter(op);
-      SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, op->getOperand(0));
-      replaceByKernel(rewriter, op, *kernel, op->getOperands(), sizes, /*elementwise=*/{0});
+    for (Operation *op : ops)
+      lowerRows(op, kernels, target);
+  }
+
+  void lowerRows(Operation *op, KernelTable &kernels, TargetAttr target) {
+    std::string reason;
+    Location loc = op->getLoc();
+    FailureOr<func::FuncOp> kernel = failure();
+    if (auto softmax = dyn_cast<SoftmaxOp>(op)) {
+      auto spec = RowSoftmaxSpec::get(softmax, target);
+      if (static_cast<int64_t>(softmax.getDim()) + 1 != spec.type.getRank())
+        reason = "it is not over the last dimension";
+      else if (canBuildGpuRows(spec.type, reason))
+        kernel = kernels.getOrBuild("gpu_" + spec.symbol(), [&](OpBuilder &b) {
+          return buildGpuRowSoftmax(b, loc, "gpu_" + spec.symbol(), spec);
+        });
+    } else if (auto norm = dyn_cast<LayerNormOp>(op)) {
+      auto spec = LayerNormSpec::get(norm, target);
+      if (canBuildGpuRows(spec.type, reason))
+        kernel = kernels.getOrBuild("gpu_" + spec.symbol(), [&](OpBuilder &b) {
+          return buildGpuLayerNorm(b, loc, "gpu_" + spec.symbol(), spec);
+        });
+    } else {
+      auto spec = NarrowRowsSpec::get(cast<NarrowRowsOp>(op), target);
+      if (canBuildGpuNarrowRows(spec, &reason))
+        kernel = kernels.getOrBuild("gpu_" + spec.symbol(), [&](OpBuilder &b) {
+          return buildGpuNarrowRows(b, loc, "gpu_" + spec.symbol(), spec);
+        });
     }
+    if (failed(kernel))
+      return noteMissed(op, getArgument(), "rows", reason.empty() ? "its name is taken" : reason);
+    IRRewriter rewriter(op);
+    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, op->getOperand(0));
+    if (isa<NarrowRowsOp>(op))
+      sizes.back() = rewriter.getIndexAttr(cast<RankedTensorType>(op->getResult(0).getType()).getShape().back());
+    // A result of the input's sizes may take its buffer.
+    SmallVector<int64_t> elementwise(isa<NarrowRowsOp>(op) ? 0 : 1, 0);
+    replaceByKernel(rewriter, op, *kernel, op->getOperands(), sizes, elementwise);
   }
 
   void lowerAttention(AttentionOp op, KernelTable &kernels, TargetAttr target) {
     IRRewriter rewriter(op);
     op = reduceExtraResults(op, rewriter);
     rewriter.setInsertionPoint(op);
-    AttentionSpec spec = AttentionSpec::get(op, target);
+    SmallVector<Value> operands = getOperandsInBytes(op);
+    AttentionSpec spec = AttentionSpec::get(op, target, /*narrow=*/false, operands);
+    if (!canBuildGpuAttention(spec)) {
+      operands.assign(op->operand_begin(), op->operand_end()); // bytes are written out
+      spec = AttentionSpec::get(op, target);
+    }
     std::string reason, symbol = "gpu_" + spec.symbol();
     WalkResult code =
         op->walk([](Operation *each) { return lacksGpuCode(each) ? WalkResult::interrupt() : WalkResult::advance(); });
@@ -110,15 +129,17 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
     auto sizeOf = [&](int64_t dim) -> Value {
       if (std::optional<int64_t> size = spec.getStaticSize(dim))
         return arith::ConstantIndexOp::create(rewriter, loc, *size);
-      for (auto [operand, map] : llvm::zip(op->getOperands(), spec.maps))
+      for (auto [operand, map] : llvm::zip(operands, spec.maps))
         if (auto n = map.getResultPosition(getAffineDimExpr(dim, map.getContext())))
           return rewriter.createOrFold<tensor::DimOp>(loc, operand, *n);
       llvm_unreachable("canBuildAttention has seen to it that a map names the dimension");
     };
-    Value elements = countGpuAttentionScratch(rewriter, loc, spec, sizeOf, products, images);
-    if (!elements)
-      return replaceByKernel(rewriter, op, *kernel, op->getOperands(), shapes);
-    replaceWithScratch(rewriter, op, *kernel, op->getOperands(), shapes, elements);
+    SmallVector<Value> before(op->getOperands());
+    if (Value elements = countGpuAttentionScratch(rewriter, loc, spec, sizeOf, products, images))
+      replaceWithScratch(rewriter, op, *kernel, operands, shapes, elements);
+    else
+      replaceByKernel(rewriter, op, *kernel, operands, shapes);
+    readSizesOfBytes(before);
   }
 
   Precision products = Precision::f32;

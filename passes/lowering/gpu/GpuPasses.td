@@ -27,6 +27,21 @@ def LowerGpuSearchPass : Pass<"attn-lower-gpu-search", "mlir::ModuleOp"> {
                            "::mlir::NVVM::NVVMDialect", "::mlir::func::FuncDialect", "::attn::AttnDialect"];
 }
 
+def NarrowGpuCachesPass : Pass<"attn-narrow-gpu-caches", "::mlir::ModuleOp"> {
+  let summary = "caches of keys and values become bytes, each row with a scale, on a GPU";
+  let description = [{
+    What `attn-narrow-caches` makes of a cache, in the same bytes. Attentions may be of f32, f16 or bf16;
+    attn-choose-gpu-rows gives those of up to four queries a kernel that reads the bytes, and has the bytes written out
+    in front of others.
+
+    Numerical effect: a key or value differs by at most 1/254 of the greatest in its row.
+  }];
+  let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect",
+                           "::mlir::tensor::TensorDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::NVVM::NVVMDialect", "::mlir::func::FuncDialect", "::attn::AttnDialect"];
+}
+
 def StoreFloat8Pass : Pass<"attn-store-float8", "mlir::ModuleOp"> {
   let summary = "weights of products become numbers of e4m3 with a scale for each column";
   let description = [{
@@ -64,7 +79,8 @@ def ChooseGpuRowsPass : Pass<"attn-choose-gpu-rows", "mlir::ModuleOp"> {
     weight in e4m3, whose columns have a scale each, becomes a contraction with its
     bytes (f8E4M3FN), and the scale comes behind the sum. `attn.integer_product` multiplies bytes, with the
     elementwise op behind it. Under precision `int8` products by weights become such ones, as by
-    attn-round-rows. Both extremes of a tensor are one kernel, and so is the greatest |x| of rows. Sums are f32, and a
+    attn-round-rows. Both extremes of a tensor are one kernel, and so is the greatest |x| of rows. `attn.narrow_rows`
+    has a kernel, and an attention of up to four queries reads `attn.widen_rows` of caches as the bytes. Sums are f32, and a
     16-bit result is rounded once. The rest stays, to be decomposed; a remark says why.
   }];
   let options = gpuKernelOptions;

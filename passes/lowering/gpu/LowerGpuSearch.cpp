@@ -1,5 +1,5 @@
 #include "passes/Passes.h"
-#include "passes/kernels/gpu/Search.h"
+#include "passes/lowering/gpu/GpuSearchKernels.h"
 #include "passes/lowering/search/SearchLoop.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -21,38 +21,6 @@ using namespace mlir;
 using namespace attn;
 
 namespace {
-class GpuSearchKernels : public SearchKernels {
-  bool showsTokens() const override { return false; }
-  bool labelsRows() const override { return true; }
-  void adapt(SearchKernelSpec &spec) const override { spec.hasVectors = false; }
-  func::FuncOp rows(OpBuilder &b, StringRef symbol, const SearchKernelSpec &spec) const override {
-    return buildGpuSearchRows(b, b.getUnknownLoc(), symbol, spec);
-  }
-  func::FuncOp sample(OpBuilder &b, StringRef symbol, const SearchKernelSpec &spec) const override {
-    return buildGpuSearchSample(b, b.getUnknownLoc(), symbol, spec);
-  }
-  func::FuncOp move(OpBuilder &b, StringRef symbol, const SearchMoveSpec &spec) const override {
-    constexpr int64_t kThreads = 128;
-    SearchMoveSpec shared = spec;
-    shared.threads = kThreads;
-    func::FuncOp function = buildSearchMove(b, symbol, shared);
-    launchSearchKernel(function, kThreads, /*perBlock=*/true);
-    return function;
-  }
-  func::FuncOp ctc(OpBuilder &b, StringRef symbol, const CtcKernelSpec &spec) const override {
-    if (!spec.width)
-      return buildGpuCtcGreedy(b, b.getUnknownLoc(), symbol, spec);
-    CtcKernelSpec alone = spec;
-    alone.hasVectors = false;
-    return buildCtc(b, symbol, alone);
-  }
-  void finish(func::FuncOp kernel) const override {
-    // A beam keeps tables of an item.
-    if (kernel.getOps<gpu::LaunchOp>().empty())
-      launchSearchKernel(kernel, kernel.getOps<memref::AllocaOp>().empty() ? 32 : 1, /*perBlock=*/false);
-  }
-};
-
 struct LowerGpuSearchPass : attn::impl::LowerGpuSearchPassBase<LowerGpuSearchPass> {
   using Base::Base;
 

@@ -34,8 +34,10 @@ func.func @room(%batch: index, %total: index) -> memref<?x12x?x64xf32> {
 // CHECK-LABEL: func.func @bytes
 // CHECK: attn.narrow_rows %{{.*}} : tensor<?x12x1x64xf32> -> tensor<?x12x1x68xi8>
 // CHECK: attn.widen_rows %{{.*}} : tensor<?x12x1x68xi8> -> tensor<?x12x1x64xf32>
+// CHECK: attn.widen_rows %{{.*}} : tensor<?x12x1x68xi8> -> tensor<?x12x1x64xf16>
 func.func @bytes(%key: tensor<?x12x1x64xf32>) -> tensor<?x12x1x64xf32> {
   %bytes = attn.narrow_rows %key : tensor<?x12x1x64xf32> -> tensor<?x12x1x68xi8>
   %wide = attn.widen_rows %bytes : tensor<?x12x1x68xi8> -> tensor<?x12x1x64xf32>
+  %halves = attn.widen_rows %bytes : tensor<?x12x1x68xi8> -> tensor<?x12x1x64xf16>
   return %wide : tensor<?x12x1x64xf32>
 }

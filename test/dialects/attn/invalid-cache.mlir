@@ -139,8 +139,8 @@ func.func @narrow_size(%rows: tensor<2x8xf32>) {
 
 // widen_rows C1
 func.func @wide_type(%bytes: tensor<2x12xi8>) {
-  // expected-error @below {{expects rows of floats and rows of i8, got 'tensor<2x8xf16>' and 'tensor<2x12xi8>'}}
-  %0 = attn.widen_rows %bytes : tensor<2x12xi8> -> tensor<2x8xf16>
+  // expected-error @below {{expects rows of floats and rows of i8, got 'tensor<2x8xf64>' and 'tensor<2x12xi8>'}}
+  %0 = attn.widen_rows %bytes : tensor<2x12xi8> -> tensor<2x8xf64>
   return
 }
 

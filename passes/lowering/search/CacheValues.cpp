@@ -1,9 +1,9 @@
-#include "passes/lowering/cpu/CacheValues.h"
+#include "passes/lowering/search/CacheValues.h"
 
 #include "dialects/attn/LoopOps.h"
 #include "dialects/attn/NodeLocation.h"
+#include "dialects/attn/ScoreKinds.h"
 #include "passes/graph/Structured.h"
-#include "passes/kernels/spec/Attention.h"
 #include "passes/lowering/search/SearchKernels.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -36,7 +36,7 @@ static std::string describe(Operation *op) {
   return node.empty() ? "'" + op->getName().getStringRef().str() + "'" : node.str();
 }
 
-CacheValues::CacheValues(Value start) {
+CacheValues::CacheValues(Value start, AttentionObstacle findObstacleOf) : findObstacleOf(findObstacleOf) {
   worklist<Value>({start}, [&](Value value, List &list) {
     auto type = dyn_cast<RankedTensorType>(value.getType());
     if (!type || type.getRank() < 2 ||
@@ -198,11 +198,8 @@ void CacheValues::read(OpOperand &operand, Value source) {
     return refuse(describe(attention) + " has " + (isKey ? "keys" : "values") + " that are not its rows");
   if (isKey && !getScoreFormula(attention.getKind()).isProduct)
     return refuse(describe(attention) + " has scores that are no products with keys");
-  if (!cast<RankedTensorType>(operand.get().getType()).getElementType().isF32())
-    return refuse(describe(attention) + " does not compute in f32");
-  std::string reason;
-  if (!canBuildAttention(AttentionSpec::get(attention, TargetAttr::lookup(attention)), &reason))
-    refuse(describe(attention) + " has no kernel: " + reason);
+  if (std::string reason = findObstacleOf(attention); !reason.empty())
+    refuse(describe(attention) + " " + reason);
 }
 
 } // namespace attn

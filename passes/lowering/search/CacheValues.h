@@ -1,19 +1,23 @@
-#ifndef PASSES_LOWERING_CPU_CACHEVALUES_H
-#define PASSES_LOWERING_CPU_CACHEVALUES_H
+#ifndef PASSES_LOWERING_SEARCH_CACHEVALUES_H
+#define PASSES_LOWERING_SEARCH_CACHEVALUES_H
 
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/CacheOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SetVector.h"
 #include <string>
 
 namespace attn {
 
+/// Why no kernel of the target serves an attention that reads a cache; "" where one does.
+using AttentionObstacle = llvm::function_ref<std::string(AttentionOp)>;
+
 /// A state of an entry, or a buffer that a search carries: all values that are its memory in turn, what is written to
 /// it, and who reads it.
 class CacheValues {
 public:
-  explicit CacheValues(mlir::Value start);
+  CacheValues(mlir::Value start, AttentionObstacle findObstacleOf);
 
   /// Why its rows cannot be attn.narrow_rows; "" where they can.
   std::string findObstacle() const;
@@ -42,6 +46,7 @@ private:
   void read(mlir::OpOperand &operand, mlir::Value source);
   void refuse(const llvm::Twine &reason);
 
+  AttentionObstacle findObstacleOf;
   std::string obstacle;
   std::optional<unsigned> output; ///< of the state
   bool isAppended = false;
@@ -49,4 +54,4 @@ private:
 
 } // namespace attn
 
-#endif // PASSES_LOWERING_CPU_CACHEVALUES_H
+#endif // PASSES_LOWERING_SEARCH_CACHEVALUES_H
