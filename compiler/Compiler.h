@@ -52,7 +52,7 @@ struct CompileOptions {
   /// "tf32" and "f16": all GEMMs and attention.
   std::string precision = "f32";
   /// How caches of keys and values are stored that a library or a search keeps: "model" (as the model computes
-  /// them), or from level 1 on "int8", a scale a row.
+  /// them), or from level 1 on "int8", a scale a row; for a GPU also "fp8".
   std::string cache = "model";
   /// For an NVIDIA GPU: its architectures, as "sm_90a,sm_80". "": for the CPU.
   /// `cpu` is then the host's, which computes sizes and launches kernels.

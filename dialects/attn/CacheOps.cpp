@@ -108,14 +108,14 @@ static LogicalResult verifyRows(Operation *op, RankedTensorType numbers, RankedT
   // C1
   Type element = numbers.getElementType();
   bool isFloat = element.isF32() || element.isF16() || element.isBF16();
-  if (!isFloat || !bytes.getElementType().isInteger(8))
-    return op->emitOpError("expects rows of floats and rows of i8, got ") << numbers << " and " << bytes;
+  if (!isFloat || !isByteOfRow(bytes.getElementType()))
+    return op->emitOpError("expects rows of floats and rows of i8 or f8E4M3FN, got ") << numbers << " and " << bytes;
   // C2
   int64_t rank = numbers.getRank();
   if (rank == 0 || bytes.getRank() != rank || numbers.isDynamicDim(rank - 1) ||
       bytes.getDimSize(rank - 1) != numbers.getDimSize(rank - 1) + kScaleBytes ||
       bytes.getShape().drop_back() != numbers.getShape().drop_back())
-    return op->emitOpError("expects rows of i8 that are ")
+    return op->emitOpError("expects rows of bytes that are ")
            << kScaleBytes << " longer than those of " << numbers << ", got " << bytes;
   return success();
 }
@@ -144,10 +144,10 @@ LogicalResult WidenRowsOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTy
   return success();
 }
 
-RankedTensorType attn::getNarrowType(RankedTensorType rows) {
+RankedTensorType attn::getNarrowType(RankedTensorType rows, Type element) {
   SmallVector<int64_t> shape(rows.getShape());
   shape.back() += kScaleBytes;
-  return RankedTensorType::get(shape, IntegerType::get(rows.getContext(), 8));
+  return RankedTensorType::get(shape, element);
 }
 
 MemRefType attn::getFrontType(RankedTensorType type, int64_t dim) {

@@ -26,8 +26,13 @@ inline constexpr llvm::StringLiteral kCacheReportAttr = "attn.cache_report";
 /// Behind the codes of a row of attn.narrow_rows: an f32.
 inline constexpr int64_t kScaleBytes = 4;
 
+/// Whether attn.narrow_rows may give elements of this type: i8 or f8E4M3FN.
+inline bool isByteOfRow(mlir::Type element) {
+  return element.isInteger(8) || mlir::isa<mlir::Float8E4M3FNType>(element);
+}
+
 /// What attn.narrow_rows makes of `rows`.
-mlir::RankedTensorType getNarrowType(mlir::RankedTensorType rows);
+mlir::RankedTensorType getNarrowType(mlir::RankedTensorType rows, mlir::Type element);
 
 /// The layout of a view of the front rows, along `dim`, of a dense tensor.
 mlir::MemRefType getFrontType(mlir::RankedTensorType type, int64_t dim);

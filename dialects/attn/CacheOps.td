@@ -90,10 +90,12 @@ def Attn_NarrowRowsOp
 
         top = max |x|,  s = top / 127,  c = round to even (x * (127 / top))
 
-    so that c * s differs from x by no more than top / 254, and a rounding. A row with nothing of 2^-100 or more is
+    so that c * s differs from x by no more than top / 254, and a rounding. Where `result` is of f8E4M3FN, c is the
+    nearest number of e4m3, ties to even, and c * s differs from x by x / 16 at most, or by s / 1024 where that is more; a
+    byte of the scale is then an element, too. A row with nothing of 2^-100 or more is
     one of zeros; in one with an infinity or a NaN no number is finite afterwards.
 
-    * (C1) `rows` are of f32, f16 or bf16, `result` is of i8;
+    * (C1) `rows` are of f32, f16 or bf16, `result` is of i8 or f8E4M3FN;
     * (C2) the last dimension is static, and that of `result` 4 longer; all others are the same.
 
     ```mlir
@@ -115,7 +117,7 @@ def Attn_WidenRowsOp
     f32 and rounded to what `result` has. An attention that reads it has a kernel
     that reads the bytes, and rounds nothing.
 
-    * (C1) `bytes` are of i8, `result` is of f32, f16 or bf16;
+    * (C1) `bytes` are of i8 or f8E4M3FN, `result` is of f32, f16 or bf16;
     * (C2) the last dimension is static, and that of `bytes` 4 longer; all others are the same.
 
     ```mlir

@@ -2,6 +2,7 @@
 import dataclasses
 import re
 
+import ml_dtypes
 import numpy as np
 
 import attention_cases
@@ -9,23 +10,24 @@ import attention_ir
 import kernel_cases
 from kernel_cases import case, normal
 
-SCALE_BYTES = 4
+E4M3, SCALE_BYTES = ml_dtypes.float8_e4m3fn, 4
 
 
-def narrow(rows):
-    """What attn.narrow_rows makes of rows of f32, by its formula in f32."""
+def narrow(rows, kind="i8"):
+    """What attn.narrow_rows makes of rows of f32, by its formula in f32, in bytes."""
     top = np.abs(rows).max(-1, keepdims=True).astype(np.float32)
     with np.errstate(all="ignore"):
         factor = np.where(top < np.float32(2.0 ** -100), np.float32(0), np.float32(127) / top)
-        codes = np.clip(np.rint(rows * factor), -127, 127)
+        numbers = np.nan_to_num(rows * factor)
+        codes = np.rint(numbers).clip(-127, 127).astype(np.int8) if kind == "i8" else numbers.astype(E4M3).view(np.int8)
     scales = (top / np.float32(127)).astype("<f4")
-    return np.concatenate([np.nan_to_num(codes).astype(np.int8), np.ascontiguousarray(scales).view(np.int8)], -1)
+    return np.concatenate([codes, np.ascontiguousarray(scales).view(np.int8)], -1)
 
 
-def widen(stored):
+def widen(stored, kind="i8"):
     codes, scales = stored[..., :-SCALE_BYTES], np.ascontiguousarray(stored[..., -SCALE_BYTES:]).view("<f4")
     with np.errstate(invalid="ignore"):
-        return codes.astype(np.float32) * scales
+        return (codes if kind == "i8" else codes.view(E4M3)).astype(np.float32) * scales
 
 
 @case("caches", (1, 1, 8), (2, 3, 31), (1, 5, 32), (3, 2, 33), (2, 4, 64), (1, 9, 100), (1, 2, 128), (2, 1, 1024))
@@ -67,36 +69,60 @@ def rows_in_views(size):
     return text, {"x": x, "z": z}, {}, {"y": want}
 
 
-@case("caches", (3, 40))
-def rows_without_numbers(size):
-    """An infinity or a NaN leaves no number in its row."""
-    n, d = size
-    x = normal(n, d)
-    x[0, 3], x[2, d - 1] = np.inf, np.nan
-    types = f"tensor<{n}x{d}xf32>", f"tensor<{n}x{d + 4}xi8>"
+def there_and_back(x, kind):
+    """A model of rows that become bytes, and of what these stand for."""
+    n, d = x.shape
+    types = f"tensor<{n}x{d}xf32>", f"tensor<{n}x{d + 4}x{kind}>"
     text = f"""
       func.func @main(%x: {types[0]} {{attn.name = "x"}}) -> ({types[0]} {{attn.name = "y"}}) attributes {{attn.entry}} {{
         %r = attn.narrow_rows %x : {types[0]} -> {types[1]}
         %y = attn.widen_rows %r : {types[1]} -> {types[0]}
         return %y : {types[0]}
       }}"""
-    want = widen(narrow(x))
-    want[[0, 2]] = np.nan
-    return text, {"x": x}, {}, {"y": want}
+    return text, {"x": x}, {}, {"y": widen(narrow(x, kind), kind)}
 
 
-def in_bytes(attention):
-    """Keys and values as rows of bytes. The kernels multiply by what these stand for, which is not rounded."""
+@case("caches", (3, 40))
+def rows_without_numbers(size):
+    """An infinity or a NaN leaves no number in its row."""
+    made = []
+    for kind, first in (("i8", np.inf), ("f8E4M3FN", np.nan)):  # in e4m3 an infinity may stay one
+        x = normal(*size)
+        x[0, 3], x[2, size[1] - 1] = first, np.nan
+        made.append(there_and_back(x, kind))
+        made[-1][3]["y"][[0, 2]] = np.nan
+    return made
+
+
+@case("caches", (2, 33), (3, 1024))
+def rows_of_float8(size):
+    """All numbers of e4m3 up to 127 and those in the middle of two, each with the number next to it on both sides."""
+    x = normal(*size) * np.float32(10) ** kernel_cases.rng.integers(-30, 30, (size[0], 1)).astype(np.float32)
+    numbers = np.arange(0x80, dtype=np.uint8).view(E4M3).astype(np.float32)
+    numbers = numbers[numbers < 127]
+    exact = np.concatenate([numbers, (numbers[1:] + numbers[:-1]) / 2])
+    exact = np.concatenate([exact, np.nextafter(exact, np.float32(0)), np.nextafter(exact, np.float32(200))])
+    exact = np.concatenate([[127], exact, -exact])[:size[1]].astype(np.float32)
+    x[0, :exact.size] = exact
+    x[0, exact.size:] = 0
+    x[1, :size[1] // 2] *= np.float32(2.0 ** -14)
+    return there_and_back(x, "f8E4M3FN")
+
+
+def in_bytes(attention, stored="i8"):
+    """Keys and values as rows of bytes: given, or made of what is given. What these stand for is not rounded."""
     text, inputs, weights, _ = attention_ir.entry(attention)
     kind = {np.float16: "f16", np.float32: "f32"}[attention.query.array.dtype.type]
     lines = ""
     for n, operand in ((1, attention.key), (2, attention.value)):
-        stored = narrow(operand.array.astype(np.float32))
-        shape = "x".join(map(str, operand.array.shape))
-        wide, bytes_ = f"tensor<{shape}x{kind}>", f"tensor<{'x'.join(map(str, stored.shape))}xi8>"
-        text = text.replace(f"%{n}: {wide}", f"%{n}: {bytes_}", 1)
-        lines += f"%w{n} = attn.widen_rows %{n} : {bytes_} -> {wide}\n"
-        inputs[f"x{n}"], operand.array = stored, widen(stored)
+        rows = narrow(operand.array.astype(np.float32), stored)
+        wide, bytes_ = (f"tensor<{'x'.join(map(str, x.shape))}x{t}>" for x, t in ((operand.array, kind), (rows, stored)))
+        if stored == "i8":
+            text, inputs[f"x{n}"] = text.replace(f"%{n}: {wide}", f"%n{n}: {bytes_}", 1), rows
+        else:
+            lines += f"%n{n} = attn.narrow_rows %{n} : {wide} -> {bytes_}\n"
+        lines += f"%w{n} = attn.widen_rows %n{n} : {bytes_} -> {wide}\n"
+        operand.array = widen(rows, stored)
     text = text.replace("{attn.entry} {\n", "{attn.entry} {\n" + lines, 1)
     text = re.sub(r"ins\(%0, %1, %2\b", "ins(%0, %w1, %w2", text)
     return text, inputs, weights, {f"y{n}": value for n, value in enumerate(attention.evaluate())}
@@ -132,7 +158,15 @@ def read_masked(size):
 def read_by_halves(size):
     """Queries of 16 bits."""
     made = maker(size, np.float16)
-    return attention_cases.in_half(*in_bytes(made.attention()))
+    return [attention_cases.in_half(*in_bytes(made.attention(), stored)) for stored in ("i8", "f8E4M3FN")]
+
+
+@case("caches", *SIZES)
+def read_float8(size):
+    made = maker(size)
+    lengths = made.lengths([0] + [size[4] // 2] * (size[0] - 1))
+    return [in_bytes(made.attention(), "f8E4M3FN"), in_bytes(made.attention(rows="uniform", mask=[lengths]), "f8E4M3FN"),
+            in_bytes(made.hide(made.attention(mask=[made.causal(size[4] // 2)])), "f8E4M3FN")]
 
 
 @case("caches", *((1, 2, 1, 1, j, 64, 64) for j in (0, 1, 63, 64, 65, 129)), (2, 2, 2, 4, 40, 16, 8))

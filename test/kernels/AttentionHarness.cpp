@@ -131,7 +131,7 @@ std::unique_ptr<Kernel> compileAttention(StringRef isa, const Attention &attenti
       if (stored || isInBytes)
         for (Value &operand : MutableArrayRef(operands).slice(1, attention.kind == "given" ? 1 : 2)) {
           auto wide = cast<RankedTensorType>(operand.getType());
-          Type type = isInBytes ? getNarrowType(wide) : wide.clone(stored);
+          Type type = isInBytes ? getNarrowType(wide, builder.getI8Type()) : wide.clone(stored);
           operand = UnrealizedConversionCastOp::create(before, loc, type, operand).getResult(0);
         }
       kernel = buildAttention(builder, loc, AttentionSpec::get(op, target, /*narrow=*/isa == "avx512bf16", operands));

@@ -255,10 +255,12 @@ void readCache(CommandLine &line, CompileJob &job) {
   std::string flag = "--cache=" + options.cache;
   if (options.cache == "model")
     return;
-  if (options.cache != "int8")
-    return line.fail("--cache expects model or int8, not '" + options.cache + "'");
+  if (options.cache != "int8" && options.cache != "fp8")
+    return line.fail("--cache expects model, int8 or fp8, not '" + options.cache + "'");
   if (!job.ownState && !job.search)
     return line.fail(flag + " is about caches that a library keeps: give --own-state or --generate");
+  if (options.cache == "fp8" && options.gpuArchs.empty())
+    return line.fail("--cache=fp8 is for --target=cuda: on a CPU caches in 8 bits are those of --cache=int8");
   if (options.optLevel == 0)
     line.fail(flag + " needs kernels, which -O0 does not choose");
 }

@@ -99,11 +99,11 @@ std::string describeByteRows(const Summary &summary) {
       .str();
 }
 
-/// How many caches --cache=int8 stores in 8 bits, and what that saves.
-std::string describeCaches(const Summary &summary) {
+/// How many caches --cache stores in 8 bits, and what that saves.
+std::string describeCaches(StringRef type, const Summary &summary) {
   size_t stored = summary.cacheCount - summary.wideCaches.size();
   if (!stored)
-    return "--cache=int8 changes nothing: no cache of an attention is kept";
+    return ("--cache=" + type + " changes nothing: no cache of an attention is kept").str();
   return (Twine(stored) + " of " + Twine(summary.cacheCount) + (summary.cacheCount == 1 ? " cache is" : " caches are") +
           " stored in 8 bits: " + Twine(summary.cacheBytes) + " bytes a position, not " +
           Twine(summary.cacheBytesBefore))
@@ -124,8 +124,8 @@ std::string describeNarrowing(const Request &request, const Summary &summary) {
         << "weights in " << storage << " differ by " << format("%.2g %%", 100 * summary.narrowingError);
   if (options.precision == "int8")
     parts.push_back(describeByteRows(summary));
-  if (options.cache == "int8")
-    parts.push_back(describeCaches(summary));
+  if (options.cache != "model")
+    parts.push_back(describeCaches(options.cache, summary));
   return join(parts, "; ");
 }
 

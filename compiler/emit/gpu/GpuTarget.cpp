@@ -90,8 +90,8 @@ public:
       add(createMergeProjectionsPass({/*anyRows=*/true}));
       if (isFloat8) // each column has its own scale, whichever weights lie side by side
         add(createStoreFloat8Pass());
-      if (options.cache == "int8")
-        add(createNarrowGpuCachesPass());
+      if (options.cache != "model")
+        add(createNarrowGpuCachesPass({options.cache == "fp8"}));
       add(createChooseGpuRowsPass({options.precision, sm90a}));
     }
     pm.addPass(createDecomposePass());

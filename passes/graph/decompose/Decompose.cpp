@@ -187,6 +187,8 @@ struct DecomposeNarrowRows : OpRewritePattern<NarrowRowsOp> {
   LogicalResult matchAndRewrite(NarrowRowsOp op, PatternRewriter &rewriter) const override {
     Location loc = op.getLoc();
     auto type = cast<RankedTensorType>(op.getRows().getType());
+    if (!cast<RankedTensorType>(op.getType()).getElementType().isInteger(8))
+      return rewriter.notifyMatchFailure(op, "numbers of e4m3 are rounded by kernels alone");
     int64_t rank = type.getRank(), width = type.getShape().back();
     SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, op.getRows());
     AffineMap all = rewriter.getMultiDimIdentityMap(rank), byRow = all.dropResult(rank - 1);
@@ -235,15 +237,20 @@ struct DecomposeWidenRows : OpRewritePattern<WidenRowsOp> {
     SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, op.getBytes());
     sizes.back() = rewriter.getIndexAttr(width);
     Type f32 = rewriter.getF32Type(), i32 = rewriter.getI32Type();
+    bool isFloat8 = isa<Float8E4M3FNType>(cast<RankedTensorType>(op.getBytes().getType()).getElementType());
     auto number = [&](OpBuilder &b, Location loc, ValueRange) -> Value {
       Value at = linalg::IndexOp::create(b, loc, rank - 1), bits;
       for (int64_t n = 0; n < kScaleBytes; ++n) {
         Value byte = elementAt(b, loc, op.getBytes(), arith::ConstantIndexOp::create(b, loc, width + n));
+        if (isFloat8)
+          byte = arith::BitcastOp::create(b, loc, b.getI8Type(), byte);
         byte = arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, i32, byte),
                                      arith::ConstantIntOp::create(b, loc, i32, 8 * n));
         bits = bits ? arith::OrIOp::create(b, loc, bits, byte).getResult() : byte;
       }
-      Value code = arith::SIToFPOp::create(b, loc, f32, elementAt(b, loc, op.getBytes(), at));
+      Value code = elementAt(b, loc, op.getBytes(), at);
+      code = isFloat8 ? arith::ExtFOp::create(b, loc, f32, code).getResult()
+                      : arith::SIToFPOp::create(b, loc, f32, code).getResult();
       Value wide = arith::MulFOp::create(b, loc, code, arith::BitcastOp::create(b, loc, f32, bits));
       return convertFloat(b, loc, wide, type.getElementType());
     };

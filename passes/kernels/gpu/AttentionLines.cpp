@@ -159,7 +159,8 @@ Values LinesEmitter::unpack(ValueRange words) {
   Values elements;
   ThreadCode thread(k.b, k.loc);
   for (Value word : words)
-    llvm::append_range(elements, isInBytes ? ThreadCode::values<Num>(codesOfWord(thread, thread.asNum(word)))
+    llvm::append_range(elements, isInBytes ? ThreadCode::values<Num>(codesOfWord(
+                                                 thread, thread.asNum(word), spec.types[spec.value].getElementType()))
                                            : k.unpacked(word, precision));
   return elements;
 }

@@ -22,4 +22,15 @@ Nums fromFloat8Word(ThreadCode &k, const Num &word) {
   return four;
 }
 
+Num toFloat8(ThreadCode &k, const Num &x) {
+  // An f32's exponent counts from 120 more, and its fraction has 20 bits more; the least step of e4m3 is 2^-9.
+  constexpr int64_t kRest = 20, kFractionBits = 3, kBias = 120 << kFractionBits, kSign = 24;
+  constexpr double kLeastNormal = 0x1p-6, kSteps = 0x1p9;
+  Num size = abs(x), bits = bitcast(size, k.b.getI32Type());
+  Num rounded = bits + ((bits >> kRest) & 1) + ((int64_t(1) << (kRest - 1)) - 1);
+  Num normal = ((rounded >> kRest) - kBias) & 0x7f;
+  Num code = select(size < kLeastNormal, convert(roundEven(size * kSteps), k.b.getI32Type()), normal);
+  return code | ((bitcast(x, k.b.getI32Type()) >> kSign) & 0x80);
+}
+
 } // namespace attn

@@ -1,4 +1,5 @@
 #include "passes/kernels/gpu/NarrowRows.h"
+#include "passes/kernels/gpu/Float8.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
@@ -22,7 +23,7 @@ class NarrowRow {
 public:
   NarrowRow(ThreadCode &k, const Buffer &rows, const Buffer &bytes, Indices at)
       : k(k), rows(rows), bytes(bytes), at(std::move(at)), width(rows.memref().getShape().back()),
-        lane(k.thread % kWarp) {}
+        isFloat8(isa<Float8E4M3FNType>(bytes.memref().getElementType())), lane(k.thread % kWarp) {}
 
   void emit() {
     constexpr double kGreatest = 127, kLeast = 0x1p-100;
@@ -34,14 +35,13 @@ public:
     Num factor = select(top < kLeast, k.f32(0), kGreatest / top);
     for (int64_t n = 0; n < width; n += kWarp)
       whereInside(n, [&] {
-        Num code = roundEven(row[n / kWarp] * factor);
-        code = atMost(atLeast(code, k.f32(-kGreatest)), k.f32(kGreatest));
-        store(convert(convert(code, k.b.getI32Type()), k.b.getI8Type()), lane + n);
+        Num x = row[n / kWarp] * factor;
+        store(isFloat8 ? toFloat8(k, x) : toInteger(x, kGreatest), lane + n);
       });
     Num scale = bitcast(top / kGreatest, k.b.getI32Type());
     k.when(lane < kScaleBytes, [&] {
       Num shift = toNum(lane * 8, k.b.getI32Type());
-      store(convert(scale >> shift, k.b.getI8Type()), lane + width);
+      store(scale >> shift, lane + width);
     });
   }
 
@@ -53,8 +53,13 @@ private:
       column = minimum(column, k.index(width - 1));
     return convert(k.asNum(memref::LoadOp::create(k.b, k.loc, rows, placesOf(column))), k.b.getF32Type());
   }
-  void store(const Num &byte, const Index &column) {
+  /// The lowest byte of `word`.
+  void store(const Num &word, const Index &column) {
+    Num byte = bitcast(convert(word, k.b.getI8Type()), bytes.memref().getElementType());
     memref::StoreOp::create(k.b, k.loc, byte, bytes, placesOf(column));
+  }
+  Num toInteger(const Num &x, double greatest) {
+    return convert(atMost(atLeast(roundEven(x), k.f32(-greatest)), k.f32(greatest)), k.b.getI32Type());
   }
   void whereInside(int64_t first, llvm::function_ref<void()> body) {
     first + kWarp <= width ? body() : k.when(lane < width - first, body);
@@ -75,13 +80,14 @@ private:
   const Buffer &rows, &bytes;
   const Indices at;
   const int64_t width;
+  const bool isFloat8;
   const Index lane;
 };
 
 } // namespace
 
 bool canBuildGpuNarrowRows(const NarrowRowsSpec &spec, std::string *reason) {
-  if (!canBuildNarrowRows(spec, reason))
+  if (!canBuildNarrowRows({spec.type}, reason))
     return false;
   int64_t width = spec.type.getShape().back();
   if (width < 1 || width > kMostWidth)
@@ -105,7 +111,9 @@ func::FuncOp buildGpuNarrowRows(OpBuilder &builder, Location loc, StringRef symb
   return f.function;
 }
 
-Nums codesOfWord(ThreadCode &k, const Num &word) {
+Nums codesOfWord(ThreadCode &k, const Num &word, Type element) {
+  if (isa<Float8E4M3FNType>(element))
+    return fromFloat8Word(k, word);
   // As the lowest bits of 2^23 a code, which counts from -128 on, needs no conversion.
   constexpr int64_t kSigns = static_cast<int32_t>(0x80808080), kTwoTo23Bits = 0x4b000000, kBytes = 4;
   Num counted = word ^ k.i32(kSigns);

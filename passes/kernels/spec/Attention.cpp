@@ -2,7 +2,6 @@
 #include "passes/kernels/spec/Regions.h"
 #include "passes/kernels/spec/Storage.h"
 
-#include "dialects/attn/CacheOps.h"
 #include "dialects/attn/LoopOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"

@@ -2,6 +2,7 @@
 #define PASSES_KERNELS_SPEC_ATTENTION_H
 
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/CacheOps.h"
 #include "dialects/attn/MaskTerms.h"
 #include "dialects/attn/ScoreKinds.h"
 #include <optional>
@@ -86,7 +87,7 @@ struct AttentionSpec {
 
   /// Whether operand `n` is keys or values as rows of attn.narrow_rows.
   bool isInBytes(size_t n) const {
-    return (n == value || (n == keyOperand && formula().hasKey)) && types[n].getElementType().isInteger(8);
+    return (n == value || (n == keyOperand && formula().hasKey)) && isByteOfRow(types[n].getElementType());
   }
   /// Static size of iteration dimension `dim` (1 where no map names it), or
   /// nullopt where it is dynamic.

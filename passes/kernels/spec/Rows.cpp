@@ -84,22 +84,28 @@ bool canBuildLayerNorm(const LayerNormSpec &spec, std::string *reason) {
 }
 
 NarrowRowsSpec NarrowRowsSpec::get(NarrowRowsOp op, TargetAttr target) {
-  return {bufferOf(op.getRows()), target.getF32Lanes()};
+  bool isFloat8 = isa<Float8E4M3FNType>(cast<RankedTensorType>(op.getType()).getElementType());
+  return {bufferOf(op.getRows()), target.getF32Lanes(), isFloat8};
 }
 
 MemRefType NarrowRowsSpec::resultType() const {
-  RankedTensorType bytes = getNarrowType(RankedTensorType::get(type.getShape(), type.getElementType()));
+  MLIRContext *context = type.getContext();
+  Type element = isFloat8 ? Type(Float8E4M3FNType::get(context)) : IntegerType::get(context, 8);
+  RankedTensorType bytes = getNarrowType(RankedTensorType::get(type.getShape(), type.getElementType()), element);
   return MemRefType::get(bytes.getShape(), bytes.getElementType());
 }
 
 std::string NarrowRowsSpec::symbol() const {
-  return llvm::formatv("narrow_rows_{0}_{1}_v{2}", type.getElementType(), shapeText(type), lanes);
+  return llvm::formatv("narrow_rows_{0}_{1}_v{2}{3}", type.getElementType(), shapeText(type), lanes,
+                       isFloat8 ? "_e4m3" : "");
 }
 
 bool canBuildNarrowRows(const NarrowRowsSpec &spec, std::string *reason) {
   Type element = spec.type.getElementType();
   if (!element.isF32() && !element.isF16() && !element.isBF16())
     return fail(reason, "only rows of f32, f16 and bf16 have a kernel");
+  if (spec.isFloat8)
+    return fail(reason, "only rows of integers have a kernel");
   if (spec.type.getRank() == 0 || spec.type.isDynamicDim(spec.type.getRank() - 1))
     return fail(reason, "the length of a row is dynamic");
   return true;

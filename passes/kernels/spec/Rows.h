@@ -54,6 +54,7 @@ bool canBuildLayerNorm(const LayerNormSpec &spec, std::string *reason = nullptr)
 struct NarrowRowsSpec {
   mlir::MemRefType type; ///< of the rows; identity layout
   int64_t lanes = 4;
+  bool isFloat8 = false; ///< codes of e4m3
 
   static NarrowRowsSpec get(NarrowRowsOp op, TargetAttr target);
   /// Of the bytes.
@@ -61,6 +62,7 @@ struct NarrowRowsSpec {
   std::string symbol() const;
 };
 
+/// The kernel for CPUs has no codes of e4m3.
 bool canBuildNarrowRows(const NarrowRowsSpec &spec, std::string *reason = nullptr);
 
 } // namespace attn

@@ -2,15 +2,17 @@
 #include "dialects/attn/CacheOps.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 
 namespace attn {
 
-SmallVector<Value> getOperandsInBytes(AttentionOp op) {
+SmallVector<Value> getOperandsInBytes(AttentionOp op, bool readsFloat8) {
   SmallVector<Value> operands(op->getOperands());
   for (unsigned n = 1, value = op.getKey() ? 2 : 1; n <= value; ++n)
-    if (auto rows = operands[n].getDefiningOp<WidenRowsOp>())
+    if (auto rows = operands[n].getDefiningOp<WidenRowsOp>();
+        rows && (readsFloat8 || getElementTypeOrSelf(rows.getBytes()).isInteger(8)))
       operands[n] = rows.getBytes();
   return operands;
 }

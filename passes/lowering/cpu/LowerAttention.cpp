@@ -102,7 +102,7 @@ AttentionOp roundOperands(AttentionOp op, RoundedValues &rounded, RewriterBase &
 /// The operands of `op`; of query, key, value and alignment what is stored in fewer bits, as it is stored: the kernel
 /// widens it in registers.
 SmallVector<Value> getStoredOperands(AttentionOp op, RewriterBase &rewriter) {
-  SmallVector<Value> operands = getOperandsInBytes(op);
+  SmallVector<Value> operands = getOperandsInBytes(op, /*readsFloat8=*/false);
   for (Value input : {op.getQuery(), op.getKey(), op.getValue(), op.getAlignment()})
     if (Value half = input ? getUnwidened(rewriter, input) : Value())
       *llvm::find(operands, input) = half;

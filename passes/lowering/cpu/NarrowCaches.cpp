@@ -31,7 +31,9 @@ std::string findObstacle(AttentionOp attention) {
 }
 
 struct NarrowCachesPass : attn::impl::NarrowCachesPassBase<NarrowCachesPass> {
-  void runOnOperation() override { narrowCaches(getOperation(), SearchKernels(), findObstacle, getArgument()); }
+  void runOnOperation() override {
+    narrowCaches(getOperation(), IntegerType::get(&getContext(), 8), SearchKernels(), findObstacle, getArgument());
+  }
 };
 
 } // namespace

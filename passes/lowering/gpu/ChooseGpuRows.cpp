@@ -107,7 +107,7 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
     IRRewriter rewriter(op);
     op = reduceExtraResults(op, rewriter);
     rewriter.setInsertionPoint(op);
-    SmallVector<Value> operands = getOperandsInBytes(op);
+    SmallVector<Value> operands = getOperandsInBytes(op, /*readsFloat8=*/true);
     AttentionSpec spec = AttentionSpec::get(op, target, /*narrow=*/false, operands);
     if (!canBuildGpuAttention(spec)) {
       operands.assign(op->operand_begin(), op->operand_end()); // bytes are written out

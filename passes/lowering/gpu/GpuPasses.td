@@ -32,10 +32,12 @@ def NarrowGpuCachesPass : Pass<"attn-narrow-gpu-caches", "::mlir::ModuleOp"> {
   let description = [{
     What `attn-narrow-caches` makes of a cache, in the same bytes. Attentions may be of f32, f16 or bf16;
     attn-choose-gpu-rows gives those of up to four queries a kernel that reads the bytes, and has the bytes written out
-    in front of others.
+    in front of others. With `e4m3` what a search carries has codes of that type.
 
-    Numerical effect: a key or value differs by at most 1/254 of the greatest in its row.
+    Numerical effect: a key or value differs by at most 1/254 of the greatest in its row, in e4m3 by 1/16 of itself, or
+    by 2^-17 of the greatest where that is more.
   }];
+  let options = [Option<"isFloat8", "e4m3", "bool", "false", "codes are numbers of e4m3">];
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::linalg::LinalgDialect",

@@ -32,7 +32,13 @@ std::string findObstacle(AttentionOp attention) {
 }
 
 struct NarrowGpuCachesPass : attn::impl::NarrowGpuCachesPassBase<NarrowGpuCachesPass> {
-  void runOnOperation() override { narrowCaches(getOperation(), GpuSearchKernels(), findObstacle, getArgument()); }
+  using Base::Base;
+
+  void runOnOperation() override {
+    MLIRContext *context = &getContext();
+    Type element = isFloat8 ? Type(Float8E4M3FNType::get(context)) : IntegerType::get(context, 8);
+    narrowCaches(getOperation(), element, GpuSearchKernels(), findObstacle, getArgument());
+  }
 };
 
 } // namespace

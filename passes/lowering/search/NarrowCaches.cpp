@@ -21,9 +21,10 @@ namespace {
 
 class CacheNarrowing {
 public:
-  CacheNarrowing(ModuleOp module, const SearchKernels &target, AttentionObstacle findObstacle, StringRef category)
-      : module(module), target(target), findObstacle(findObstacle), category(category), kernels(module),
-        b(module.getContext()) {}
+  CacheNarrowing(ModuleOp module, Type element, const SearchKernels &target, AttentionObstacle findObstacle,
+                 StringRef category)
+      : module(module), element(element), target(target), findObstacle(findObstacle), category(category),
+        kernels(module), b(module.getContext()) {}
 
   void run() {
     for (auto entry : llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
@@ -48,6 +49,7 @@ private:
   void add(func::FuncOp entry, StringRef name, RankedTensorType type, StringRef reason);
 
   ModuleOp module;
+  Type element; ///< of a row in bytes
   const SearchKernels &target;
   AttentionObstacle findObstacle;
   StringRef category;
@@ -94,6 +96,10 @@ void CacheNarrowing::narrowStates(func::FuncOp entry) {
       add(entry, name, type, "each run makes a new tensor of it");
       continue;
     }
+    if (!element.isInteger(8)) {
+      add(entry, name, type, "what a library keeps is of no such type");
+      continue;
+    }
     CacheValues cache(entry.getArgument(input), findObstacle);
     std::string obstacle = cache.findObstacle();
     add(entry, name, type, obstacle);
@@ -131,22 +137,23 @@ void CacheNarrowing::narrow(const CacheValues &cache) {
     AttentionOp attention = read.attention();
     b.setInsertionPoint(attention);
     auto type = cast<RankedTensorType>(read.source.getType());
-    Type element = getElementTypeOrSelf(read.operand->get());
-    Value wide = WidenRowsOp::create(b, attention.getLoc(), type.clone(element), read.source);
+    Type number = getElementTypeOrSelf(read.operand->get());
+    Value wide = WidenRowsOp::create(b, attention.getLoc(), type.clone(number), read.source);
     if (wide.getType() != read.operand->get().getType())
       wide = tensor::CastOp::create(b, attention.getLoc(), read.operand->get().getType(), wide);
     read.operand->set(wide);
     bool isKey = read.operand->getOperandNumber() == 1 && attention.getKey();
     completeVerdict(module, VerdictName(attention),
-                    b.getNamedAttr(isKey ? "stored_keys" : "stored_values", b.getStringAttr("int8")));
+                    b.getNamedAttr(isKey ? "stored_keys" : "stored_values",
+                                   b.getStringAttr(element.isInteger(8) ? "int8" : "fp8")));
   }
   for (OpOperand *rows : cache.written) {
     b.setInsertionPoint(rows->getOwner());
-    auto type = getNarrowType(cast<RankedTensorType>(rows->get().getType()));
+    auto type = getNarrowType(cast<RankedTensorType>(rows->get().getType()), element);
     rows->set(NarrowRowsOp::create(b, rows->getOwner()->getLoc(), type, rows->get()));
   }
   for (Value value : cache.values)
-    value.setType(getNarrowType(cast<RankedTensorType>(value.getType())));
+    value.setType(getNarrowType(cast<RankedTensorType>(value.getType()), element));
   for (Operation *op : cache.views) {
     if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
       SmallVector<int64_t> sizes(slice.getStaticSizes());
@@ -170,7 +177,7 @@ void CacheNarrowing::narrow(const CacheValues &cache) {
 
 } // namespace
 
-void attn::narrowCaches(ModuleOp module, const SearchKernels &target, AttentionObstacle findObstacle,
+void attn::narrowCaches(ModuleOp module, Type element, const SearchKernels &target, AttentionObstacle findObstacle,
                         StringRef category) {
-  CacheNarrowing(module, target, findObstacle, category).run();
+  CacheNarrowing(module, element, target, findObstacle, category).run();
 }

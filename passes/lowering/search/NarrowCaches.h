@@ -6,11 +6,11 @@
 
 namespace attn {
 
-/// Stores caches of keys and values as attn.narrow_rows says, where attentions for which `findObstacle` finds nothing
-/// alone read them; `target` makes the kernels that move rows. The module's kCacheReportAttr and remarks of `category`
-/// say what became of each.
-void narrowCaches(mlir::ModuleOp module, const SearchKernels &target, AttentionObstacle findObstacle,
-                  llvm::StringRef category);
+/// Stores caches of keys and values as attn.narrow_rows says, in rows of `element`, where attentions for which
+/// `findObstacle` finds nothing alone read them; states of entries are of i8 alone; `target` makes the kernels that
+/// move rows. The module's kCacheReportAttr and remarks of `category` say what became of each.
+void narrowCaches(mlir::ModuleOp module, mlir::Type element, const SearchKernels &target,
+                  AttentionObstacle findObstacle, llvm::StringRef category);
 
 } // namespace attn
 

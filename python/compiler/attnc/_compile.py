@@ -280,7 +280,7 @@ def compile(
     masks        "proved" or "exact"
     optimize     0 to 3
     own_state    the library can keep what runs hand on (Model.state); states: which inputs are which outputs
-    cache        "model" or "int8": how caches that the library or a search keeps are stored
+    cache        "model", "int8" or (target "cuda") "fp8": how caches that the library or a search keeps are stored
     search       Greedy, Beam or Sample: an entry ``generate`` that searches around a step
     profiling    the library can be asked where its time goes (Model.profile)
     require_fused  fail unless so many attentions are fused

@@ -35,9 +35,13 @@ func.func @room(%batch: index, %total: index) -> memref<?x12x?x64xf32> {
 // CHECK: attn.narrow_rows %{{.*}} : tensor<?x12x1x64xf32> -> tensor<?x12x1x68xi8>
 // CHECK: attn.widen_rows %{{.*}} : tensor<?x12x1x68xi8> -> tensor<?x12x1x64xf32>
 // CHECK: attn.widen_rows %{{.*}} : tensor<?x12x1x68xi8> -> tensor<?x12x1x64xf16>
+// CHECK: attn.narrow_rows %{{.*}} : tensor<?x12x1x64xf32> -> tensor<?x12x1x68xf8E4M3FN>
+// CHECK: attn.widen_rows %{{.*}} : tensor<?x12x1x68xf8E4M3FN> -> tensor<?x12x1x64xf32>
 func.func @bytes(%key: tensor<?x12x1x64xf32>) -> tensor<?x12x1x64xf32> {
   %bytes = attn.narrow_rows %key : tensor<?x12x1x64xf32> -> tensor<?x12x1x68xi8>
   %wide = attn.widen_rows %bytes : tensor<?x12x1x68xi8> -> tensor<?x12x1x64xf32>
   %halves = attn.widen_rows %bytes : tensor<?x12x1x68xi8> -> tensor<?x12x1x64xf16>
+  %float8 = attn.narrow_rows %key : tensor<?x12x1x64xf32> -> tensor<?x12x1x68xf8E4M3FN>
+  %wide8 = attn.widen_rows %float8 : tensor<?x12x1x68xf8E4M3FN> -> tensor<?x12x1x64xf32>
   return %wide : tensor<?x12x1x64xf32>
 }

@@ -121,7 +121,7 @@ func.func @negative_open(%cache: tensor<?x4xf32>) {
 
 // narrow_rows C1
 func.func @narrow_type(%rows: tensor<2x8xf64>) {
-  // expected-error @below {{expects rows of floats and rows of i8, got 'tensor<2x8xf64>' and 'tensor<2x12xi8>'}}
+  // expected-error @below {{expects rows of floats and rows of i8 or f8E4M3FN, got 'tensor<2x8xf64>' and 'tensor<2x12xi8>'}}
   %0 = attn.narrow_rows %rows : tensor<2x8xf64> -> tensor<2x12xi8>
   return
 }
@@ -130,7 +130,7 @@ func.func @narrow_type(%rows: tensor<2x8xf64>) {
 
 // narrow_rows C2
 func.func @narrow_size(%rows: tensor<2x8xf32>) {
-  // expected-error @below {{expects rows of i8 that are 4 longer than those of 'tensor<2x8xf32>', got 'tensor<2x8xi8>'}}
+  // expected-error @below {{expects rows of bytes that are 4 longer than those of 'tensor<2x8xf32>', got 'tensor<2x8xi8>'}}
   %0 = attn.narrow_rows %rows : tensor<2x8xf32> -> tensor<2x8xi8>
   return
 }
@@ -139,7 +139,7 @@ func.func @narrow_size(%rows: tensor<2x8xf32>) {
 
 // widen_rows C1
 func.func @wide_type(%bytes: tensor<2x12xi8>) {
-  // expected-error @below {{expects rows of floats and rows of i8, got 'tensor<2x8xf64>' and 'tensor<2x12xi8>'}}
+  // expected-error @below {{expects rows of floats and rows of i8 or f8E4M3FN, got 'tensor<2x8xf64>' and 'tensor<2x12xi8>'}}
   %0 = attn.widen_rows %bytes : tensor<2x12xi8> -> tensor<2x8xf64>
   return
 }
@@ -148,7 +148,7 @@ func.func @wide_type(%bytes: tensor<2x12xi8>) {
 
 // widen_rows C2
 func.func @wide_size(%bytes: tensor<?x12xi8>) {
-  // expected-error @below {{expects rows of i8 that are 4 longer than those of 'tensor<2x8xf32>', got 'tensor<?x12xi8>'}}
+  // expected-error @below {{expects rows of bytes that are 4 longer than those of 'tensor<2x8xf32>', got 'tensor<?x12xi8>'}}
   %0 = attn.widen_rows %bytes : tensor<?x12xi8> -> tensor<2x8xf32>
   return
 }
