@@ -29,6 +29,8 @@ namespace {
 constexpr int64_t kParallelWork = 32 << 10;
 // What a dynamic size is taken for when the cost of a row is estimated.
 constexpr int64_t kUnknownSize = 128;
+// Vectors of a row that are summed side by side, and the cost from which on a term shares enough between them.
+constexpr int64_t kMostBlocks = 4, kLongBody = 16;
 
 //===----------------------------------------------------------------------===//
 // Collapsing
@@ -267,7 +269,34 @@ private:
       return emitPoint(indices, 1, Value());
     if (vectorReduces)
       return emitReduction(indices);
+    std::optional<int64_t> size = staticSize(vectorLoop);
+    if (!reductions.empty() && size && *size % lanes == 0 && *size > lanes && *size <= kMostBlocks * lanes &&
+        emitter->costOfBody() >= kLongBody)
+      return emitShortRow(indices, *size / lanes);
     emitVectorLoop(indices, zero, sizeOf(vectorLoop));
+  }
+
+  /// A row of few vectors, each a sum: what they share of a term, the place of a sample for instance, is computed once.
+  void emitShortRow(SmallVector<Value> indices, int64_t blocks) {
+    auto pointOf = [&](SmallVector<Value> &at, int64_t block, ArrayRef<Value> accumulators) {
+      at[vectorLoop] = arith::ConstantIndexOp::create(b, loc, block * lanes);
+      return BodyEmitter::Point{b, at, lanes, Value(), accumulators};
+    };
+    SmallVector<Value> results;
+    size_t count = op.getNumDpsInits();
+    for (int64_t block = 0; block != blocks; ++block)
+      for (size_t i = 0; i != count; ++i)
+        results.push_back(emitter->loadOutput(pointOf(indices, block, {}), i));
+    results = emitReductions(indices, 0, results, [&](ArrayRef<Value> inner, ArrayRef<Value> accumulators) {
+      SmallVector<Value> at(inner), next;
+      emitter->emitInvariants({b, at, 1, Value(), {}}, static_cast<unsigned>(vectorLoop));
+      for (int64_t block = 0; block != blocks; ++block)
+        llvm::append_range(next, emitter->emit(pointOf(at, block, accumulators.slice(block * count, count))));
+      emitter->dropInvariants();
+      return next;
+    });
+    for (auto [n, result] : llvm::enumerate(results))
+      emitter->storeOutput(pointOf(indices, n / count, {}), n % count, result);
   }
 
   void emitVectorLoop(SmallVector<Value> indices, Value begin, Value end) {
