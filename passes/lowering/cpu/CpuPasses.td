@@ -246,7 +246,7 @@ def LowerProductsPass : Pass<"attn-lower-products", "::mlir::ModuleOp"> {
 }
 
 def PrepareAttentionPass : Pass<"attn-prepare-attention", "::mlir::ModuleOp"> {
-  let summary = "bring each attn.attention into one of eight kernel forms, copying operands that fit none";
+  let summary = "bring each attn.attention into one of nine kernel forms, copying operands that fit none";
   let description = [{
     A form says what a kernel streams, and which dimension stands innermost in
     memory: the width in query, key and value, or the queries (query, scores) or
@@ -263,9 +263,12 @@ def PrepareAttentionPass : Pass<"attn-prepare-attention", "::mlir::ModuleOp"> {
     | `given` | given | none |
     | `given-listed` | given, with lists of blocks or neighbours | none |
     | `given-spread` | given, a few each of many batches that stand innermost in values and result | none |
+    | `given-sampled` | given, of one query for each value, which is gathered | none |
 
-    The last one is no kernel: a softmax over columns and a sum whose lanes are
-    batches (outlook attention, whose windows lie beside each other).
+    The last two are no kernels: a softmax over columns and a sum whose lanes are
+    batches (outlook attention, whose windows lie beside each other), and a
+    softmax and sums that gather their values, so that these are never stored
+    (deformable attention, whose queries sample maps).
 
     An operand in which batch or heads stand innermost fits none: each of its
     lines would be read once a head. It is copied by a linalg.transpose; the

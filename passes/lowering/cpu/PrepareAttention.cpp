@@ -4,6 +4,7 @@
 #include "passes/Passes.h"
 #include "passes/graph/Collect.h"
 #include "passes/graph/FusionVerdict.h"
+#include "passes/lowering/cpu/SampledValues.h"
 #include "passes/lowering/cpu/SpreadBatch.h"
 #include "passes/lowering/cpu/StoreScores.h"
 
@@ -131,16 +132,22 @@ struct PrepareAttentionPass : attn::impl::PrepareAttentionPassBase<PrepareAttent
     for (AttentionOp op : collect<AttentionOp>(getOperation())) {
       multiplyScores(op, rewriter);
       VerdictName name(op);
-      if (spreadBatch(op, rewriter)) {
+      auto noteWritten = [&](StringRef form, StringRef reason) {
         completeVerdict(getOperation(), name,
-                        {rewriter.getNamedAttr("form", rewriter.getStringAttr("given-spread")),
+                        {rewriter.getNamedAttr("form", rewriter.getStringAttr(form)),
                          rewriter.getNamedAttr("kernel", rewriter.getBoolAttr(false)),
-                         rewriter.getNamedAttr("kernel_reason",
-                                               rewriter.getStringAttr("windows side by side are columns of a softmax")),
+                         rewriter.getNamedAttr("kernel_reason", rewriter.getStringAttr(reason)),
                          rewriter.getNamedAttr("kernel_symbol", rewriter.getStringAttr(""))});
+      };
+      if (spreadBatch(op, rewriter)) {
+        noteWritten("given-spread", "windows side by side are columns of a softmax");
         continue;
       }
       op = storeSharedScores(op, rewriter);
+      if (sumSamples(op, rewriter)) {
+        noteWritten("given-sampled", "values are computed where they are summed");
+        continue;
+      }
       SmallVector<Attribute> copies = Preparation(op, rewriter).run();
       std::string form = formOf(op);
       op->setAttr(kFormAttr, rewriter.getStringAttr(form));
