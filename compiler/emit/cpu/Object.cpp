@@ -19,7 +19,7 @@ static constexpr llvm::StringLiteral kVectorCode =
     "sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,early-cse<memssa>,"
     "loop-mssa(loop-instsimplify,loop-simplifycfg,licm<no-allowspeculation>,loop-rotate,licm<allowspeculation>,"
     "simple-loop-unswitch),simplifycfg,instcombine<no-verify-fixpoint>,loop(loop-idiom,indvars,loop-deletion),"
-    "gvn,memcpyopt,dse,loop-mssa(licm<allowspeculation>),instcombine<no-verify-fixpoint>,early-cse,"
+    "gvn,loop-mssa(licm<allowspeculation>),early-cse,"
     "simplifycfg<no-keep-loops;hoist-common-insts;sink-common-insts>),globaldce,constmerge";
 
 static llvm::OptimizationLevel levelOf(unsigned optLevel) {
