@@ -24,6 +24,7 @@ void attn::buildBufferPipeline(OpPassManager &pm, unsigned optLevel) {
   pm.addPass(createCSEPass());
   // After CSE, which shares what must not be shared from here on.
   pm.addNestedPass<func::FuncOp>(createPrepareBuffersPass());
+  pm.addNestedPass<func::FuncOp>(createJoinConversionsPass());
   pm.addPass(createEliminateEmptiesPass());
   bufferization::OneShotBufferizePassOptions options;
   options.functionBoundaryTypeConversion = bufferization::LayoutMapOption::IdentityLayoutMap;

@@ -72,15 +72,29 @@ def PrepareBuffersPass : Pass<"attn-prepare-buffers", "mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def JoinConversionsPass : Pass<"attn-join-conversions", "mlir::func::FuncOp"> {
+  let summary = "what is rounded, and wide again as an output, is made by one loop";
+  let description = [{
+    A step in 16 bits whose caches come and go as f32 rounds what came, appends
+    to it, and widens all of it. The widening moves in front of the insertions,
+    and an op that rounds makes the rounded and the widened floats at once: what
+    came is read once, and each result written once. A step of GPT-2 in f16
+    behind 512 tokens, one thread of Emerald Rapids: 28.1 -> 26.8 ms.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def EliminateEmptiesPass : Pass<"attn-eliminate-empties", "mlir::ModuleOp"> {
   let summary = "what is inserted into a tensor is computed in its place";
   let description = [{
-    Upstream's elimination of `tensor.empty`, once reshapes that only add
-    dimensions of size 1 are part of the insertion, but for two cases: what the
-    destination is made of would move in front of the first writer, and with it
-    what writes other parts of it. Where an `attn.require` stands in between,
-    these would be as large as it has not allowed yet, so there it stays. So it
-    does where an output's value overwrites one that is read afterwards.
+    Upstream's elimination of `tensor.empty`, once no two concatenations begin in
+    the same one, and reshapes that only add dimensions of size 1 are part of the
+    insertion, but for two cases: what the destination is made of would move in
+    front of the first writer, and with it what writes other parts of it. Where
+    an `attn.require` stands in between, these would be as large as it has not
+    allowed yet, so there it stays. So it does where an output's value overwrites
+    one that is read afterwards. What an output is put together in becomes its
+    buffer first, so that its parts are computed there.
   }];
   let dependentDialects = ["::mlir::bufferization::BufferizationDialect", "::mlir::tensor::TensorDialect"];
 }

@@ -61,9 +61,32 @@ void insertWithoutReshape(tensor::InsertSliceOp insertion) {
     reshape->erase();
 }
 
+/// Gives the first insertion of a concatenation a tensor of its own where another begins in the same one: that would
+/// move, its parts be computed elsewhere and copied. Other uses stay, since each tensor may become an allocation.
+void separate(tensor::InsertSliceOp insertion) {
+  auto empty = insertion.getDest().getDefiningOp<tensor::EmptyOp>();
+  auto isInsertion = [&](Operation *user) {
+    auto other = dyn_cast<tensor::InsertSliceOp>(user);
+    return other && other != insertion && other.getDest() == insertion.getDest();
+  };
+  if (empty && llvm::any_of(empty->getUsers(), isInsertion))
+    insertion.getDestMutable().assign(OpBuilder(empty).clone(*empty)->getResult(0));
+}
+
+/// Moves a tensor of a buffer up to where that is made: parts that are computed in front of it find their places, too.
+void moveToBuffer(Value tensor) {
+  auto op = tensor ? tensor.getDefiningOp<bufferization::ToTensorOp>() : bufferization::ToTensorOp();
+  Operation *buffer = op ? op.getBuffer().getDefiningOp() : nullptr;
+  if (buffer)
+    op->moveAfter(buffer);
+  else if (op)
+    op->moveBefore(&cast<BlockArgument>(op.getBuffer()).getOwner()->front());
+}
+
 struct EliminateEmptiesPass : attn::impl::EliminateEmptiesPassBase<EliminateEmptiesPass> {
   void runOnOperation() override {
     getOperation().walk(insertWithoutReshape);
+    getOperation().walk(separate);
     bufferization::OneShotBufferizationOptions options;
     options.allowReturnAllocsFromLoops = options.bufferizeFunctionBoundaries = true;
     bufferization::OneShotAnalysisState state(getOperation(), options);
@@ -78,8 +101,16 @@ struct EliminateEmptiesPass : attn::impl::EliminateEmptiesPassBase<EliminateEmpt
         return {};
       return bufferization::buildSubsetExtraction(rewriter, insertion, empty, user);
     };
+    // First what an output is put together in becomes its buffer, so that the parts are computed there.
+    auto placeOutput = [&](RewriterBase &rewriter, SubsetInsertionOpInterface insertion, tensor::EmptyOp empty,
+                           Operation *user) {
+      Value placed = insertion->getNumResults() == 0 ? place(rewriter, insertion, empty, user) : Value();
+      moveToBuffer(placed);
+      return placed;
+    };
     IRRewriter rewriter(&getContext());
-    if (failed(bufferization::eliminateEmptyTensors(rewriter, getOperation(), state, place)))
+    if (failed(bufferization::eliminateEmptyTensors(rewriter, getOperation(), state, placeOutput)) ||
+        failed(bufferization::eliminateEmptyTensors(rewriter, getOperation(), state, place)))
       signalPassFailure();
   }
 };

@@ -122,3 +122,38 @@ func.func @stacked_unit(%x: tensor<1x4x3xf32>, %whole: tensor<1x4x2x3xf32>) -> t
   %two = tensor.insert_slice %one into %whole[0, 0, 1, 0] [1, 4, 1, 3] [1, 1, 1, 1] : tensor<1x4x1x3xf32> into tensor<1x4x2x3xf32>
   return %two : tensor<1x4x2x3xf32>
 }
+
+// Keys and values are appended to tensors of their own, though both were one: each part is computed in its place.
+// CHECK-LABEL: func.func @two_concatenations
+// CHECK: %[[KEYS:.*]] = tensor.extract_slice %[[OWN:.*]][0] [4] [1]
+// CHECK: linalg.exp {{.*}}outs(%[[KEYS]] :
+// CHECK: %[[VALUES:.*]] = tensor.extract_slice %[[OTHER:.*]][0] [4] [1]
+// CHECK: linalg.exp {{.*}}outs(%[[VALUES]] :
+// CHECK: tensor.insert_slice {{.*}} into %[[OWN]][0]
+// CHECK: tensor.insert_slice {{.*}} into %[[OTHER]][0]
+func.func @two_concatenations(%k: tensor<4xf32>, %v: tensor<4xf32>, %n: tensor<1xf32>) -> (tensor<5xf32>, tensor<5xf32>) {
+  %e = tensor.empty() : tensor<4xf32>
+  %a = linalg.exp ins(%k : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %b = linalg.exp ins(%v : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %whole = tensor.empty() : tensor<5xf32>
+  %keys = tensor.insert_slice %a into %whole[0] [4] [1] : tensor<4xf32> into tensor<5xf32>
+  %all_keys = tensor.insert_slice %n into %keys[4] [1] [1] : tensor<1xf32> into tensor<5xf32>
+  %values = tensor.insert_slice %b into %whole[0] [4] [1] : tensor<4xf32> into tensor<5xf32>
+  %all_values = tensor.insert_slice %n into %values[4] [1] [1] : tensor<1xf32> into tensor<5xf32>
+  return %all_keys, %all_values : tensor<5xf32>, tensor<5xf32>
+}
+
+// Parts of an output are computed in the output's buffer.
+// CHECK-LABEL: func.func @parts_of_output
+// CHECK: %[[OUT:.*]] = bufferization.to_tensor %arg2
+// CHECK: %[[FIRST:.*]] = tensor.extract_slice %[[OUT]][0] [4] [1]
+// CHECK: linalg.exp {{.*}}outs(%[[FIRST]] :
+func.func @parts_of_output(%x: tensor<4xf32>, %n: tensor<1xf32>, %out: memref<5xf32>) {
+  %e = tensor.empty() : tensor<4xf32>
+  %a = linalg.exp ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %whole = tensor.empty() : tensor<5xf32>
+  %one = tensor.insert_slice %a into %whole[0] [4] [1] : tensor<4xf32> into tensor<5xf32>
+  %two = tensor.insert_slice %n into %one[4] [1] [1] : tensor<1xf32> into tensor<5xf32>
+  bufferization.materialize_in_destination %two in restrict writable %out : (tensor<5xf32>, memref<5xf32>) -> ()
+  return
+}
