@@ -6,6 +6,7 @@
     bench.py sequence           recurrent encoders, decoder steps and their search, against the targets of verdict.py
     bench.py models             whole models, in bf16 and with narrow weights too, against the targets of verdict.py
     bench.py stored             the same models as int8, fp16 and int4 files, against the targets of stored.py
+    bench.py llamacpp           decoders in blocks of 8 and 4 bits beside llama.cpp, against the targets of llamacpp.py
     bench.py layers             deformable, outlook and Longformer attention, with PyTorch
     bench.py exposed            what it costs that attention weights are outputs, as head means and whole
 
@@ -31,6 +32,7 @@ import numpy as np
 
 import attention
 import layers
+import llamacpp
 import models
 import sequence
 import sides
@@ -101,6 +103,7 @@ CASES = {
     **{name: lambda folder, case=case: one_attention(case, folder) for name, case in attention.CASES.items()},
     **{name: lambda folder, name=name: one_layer(name, folder) for name in layers.NAMES},
     **{name: lambda folder, name=name: stored_model(name, folder) for name in stored.TARGETS},
+    **{name: lambda folder, name=name: llamacpp.write(folder, name) for name in llamacpp.TARGETS},
 }
 
 
@@ -127,16 +130,21 @@ def our_sides(name, folder, sets, args):
         forms |= {f"attnc-{form}": ["--expose-attention", f"--expose-attention-as={form}"] for form in ("head-mean", "weights")}
     if name in stored.TARGETS and name.endswith(".int4"):  # rows rounded, too, as accuracy_level 4 lets a file's products
         forms |= {"attnc-int8": ["--precision=int8"]}
-    caches = json.loads((folder / "caches.json").read_text()) if model and model.narrow and not model.search else []
-    is_fixed = model or args.exposes or name in stored.TARGETS
+    if name in llamacpp.TARGETS:
+        forms = {"attnc": ["--precision=int8"], "attnc-rows": []}
+    has_caches = name in llamacpp.TARGETS or (model and model.narrow and not model.search)
+    caches = json.loads((folder / "caches.json").read_text()) if has_caches else []
+    is_fixed = model or args.exposes or name in stored.TARGETS or name in llamacpp.TARGETS
     fixed = list(model.search) if model and model.search else [f"--shape={n}:{'x'.join(map(str, v.shape))}" for n, v in sets[0].items()] if is_fixed else []
+    state = ["--state=" + ",".join(f"{past}:{present}" for past, present in caches), "--own-state"]
+    if caches and name in llamacpp.TARGETS:
+        return [sides.AttncState(TOOLS, folder, args.threads, 1, form, state + options) for form, options in forms.items()]
     opened = [sides.Attnc(TOOLS, folder, args.threads, case.rotate if case else 1, form, fixed + options)
               for form, options in forms.items()]
     if name in stored.TARGETS:
         opened.append(sides.AttncF32(TOOLS, folder, args.threads, 1, "attnc-f32", fixed))
     if caches and args.forms:
-        state = "--state=" + ",".join(f"{past}:{present}" for past, present in caches)
-        opened += [sides.AttncState(TOOLS, folder, args.threads, 1, f"attnc-state-{width}", [state, "--own-state", f"--weights={width}"])
+        opened += [sides.AttncState(TOOLS, folder, args.threads, 1, f"attnc-state-{width}", [*state, f"--weights={width}"])
                    for width in ("bf16", "int8")]
     return opened
 
@@ -174,14 +182,14 @@ def check_outputs(name, sets, opened, result):
         return
     import onnxruntime
     options = onnxruntime.SessionOptions()
-    if name in stored.TARGETS:  # what the file says, without what its optimiser rounds otherwise
+    if name in stored.TARGETS or name in llamacpp.TARGETS:  # what the file says, without what its optimiser rounds otherwise
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     model = onnxruntime.InferenceSession(str(CACHE / name / "model.onnx"), options, providers=["CPUExecutionProvider"])
     names = [o.name for o in model.get_outputs()]
     want = model.run(None, sets[0])
     for side in opened:
         result["sides"][side.name]["largest_difference"] = max(
-            float(np.abs(g.astype(np.float64) - w).max()) for g, w in zip(side.outputs(names), want))
+            (float(np.abs(g.astype(np.float64) - w).max()) for g, w in zip(side.outputs(names), want) if g.size == w.size), default=math.nan)
 
 
 def print_table(result, rounds):
@@ -218,6 +226,8 @@ def measure(name, args):
         verdict.judge(result)
     if name in stored.TARGETS:
         stored.judge(result)
+    if name in llamacpp.TARGETS:
+        llamacpp.judge(result)
     if case:
         more_about(case, opened[0], result, args)
     for side in opened:
@@ -289,12 +299,14 @@ def main():
     args = parser.parse_args()
     args.forms = "models" in args.cases or "sequence" in args.cases
     args.exposes = "exposed" in args.cases
-    asked = [part for part in args.cases if part not in ("models", "sequence", "stored", "layers", "exposed")]
-    pool = list(CASES) if asked else [name for name in CASES if name not in stored.TARGETS and name not in layers.NAMES]
+    asked = [part for part in args.cases if part not in ("models", "sequence", "stored", "llamacpp", "layers", "exposed")]
+    pool = list(CASES) if asked else [name for name in CASES if name not in stored.TARGETS | llamacpp.TARGETS and name not in layers.NAMES]
     if args.forms:
         pool = [name for name in models.MODELS if (name in sequence.MODELS) == ("sequence" in args.cases)]
     if "stored" in args.cases:
         pool = list(stored.TARGETS)
+    if "llamacpp" in args.cases:
+        pool = list(llamacpp.TARGETS)
     if "layers" in args.cases:
         pool = list(layers.NAMES)
     if args.exposes:
@@ -317,7 +329,7 @@ def main():
         verdict.draw(results, path.with_suffix(".png"))
     print(f"\nwritten to {path}")
     # Of a file in fewer bits each side rounds in its own places: the difference is reported and judged by the reader.
-    return any(r["sides"]["attnc"]["largest_difference"] > 1e-3 for r in results if r["case"] not in stored.TARGETS)
+    return any(r["sides"]["attnc"]["largest_difference"] > 1e-3 for r in results if r["case"] not in stored.TARGETS | llamacpp.TARGETS)
 
 
 if __name__ == "__main__":

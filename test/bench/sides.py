@@ -202,8 +202,24 @@ class TorchFlex(Torch):
     mode = "flex"
 
 
+class LlamaCpp:
+    """llama.cpp on model.gguf, by llama-cpp-python built from source for this machine."""
+
+    def __init__(self, folder, threads, case):
+        if not (folder / "model.gguf").exists():
+            raise NotAvailable("no GGUF file of this case")
+        try:
+            import llamacpp
+            self.decoder = llamacpp.Decoder(folder, threads)
+        except ImportError as error:
+            raise NotAvailable("not installed") from error
+
+    def call(self, feeds):
+        return self.decoder.run(feeds)
+
+
 PEERS = {"onnxruntime": OnnxRuntime, "onnxruntime-beam": OnnxRuntimeBeam, "onnxruntime-operator": OnnxRuntimeOperator, "openvino": OpenVino, "openvino-bf16": OpenVinoBf16, "torch": Torch,
-         "torch-compiled": TorchCompiled, "torch-flex": TorchFlex}
+         "torch-compiled": TorchCompiled, "torch-flex": TorchFlex, "llama-cpp": LlamaCpp}
 
 
 def main(name, folder, threads, case):

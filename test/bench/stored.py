@@ -79,22 +79,23 @@ def write_half(path, feeds, to):
     onnx.save(model.model, to)
 
 
-def quantise_blocks(weight, block=BLOCK):
-    """K x N in f32 as codes of 4 bits [N, blocks, block / 2] and scales [N, blocks]; the zero point is 8."""
+def quantise_blocks(weight, block=BLOCK, bits=4):
+    """K x N in f32 as codes of 4 or 8 bits [N, blocks, block * bits / 8] and scales [N, blocks]; the zero point is 8 or 128."""
     k, n = weight.shape
     blocks = -(-k // block)
     padded = np.zeros((n, blocks * block), np.float32)
     padded[:, :k] = weight.T
     grouped = padded.reshape(n, blocks, block)
     at = np.abs(grouped).argmax(-1, keepdims=True)
-    scales = np.take_along_axis(grouped, at, -1)[..., 0] / np.float32(-8)
+    middle = 1 << bits - 1
+    scales = np.take_along_axis(grouped, at, -1)[..., 0] / np.float32(-middle)
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = np.where(scales[..., None] != 0, grouped / scales[..., None], 0)
-    codes = np.clip(np.rint(steps) + 8, 0, 15).astype(np.uint8)
-    return codes[..., ::2] | codes[..., 1::2] << 4, scales
+    codes = np.clip(np.rint(steps) + middle, 0, 2 * middle - 1).astype(np.uint8)
+    return codes if bits == 8 else codes[..., ::2] | codes[..., 1::2] << 4, scales
 
 
-def write_blocks(path, feeds, to):
+def write_blocks(path, feeds, to, bits=4):
     """Every MatMul by a stored matrix, also by the transpose of one, as MatMulNBits."""
     import onnx
     from onnx import helper, numpy_helper
@@ -112,13 +113,13 @@ def write_blocks(path, feeds, to):
             continue
         weight = numpy_helper.to_array(stored[source])
         weight = weight.T if name in transposed else weight
-        codes, scales = quantise_blocks(weight)
+        codes, scales = quantise_blocks(weight, bits=bits)
         parts = {f"{name}_codes": codes, f"{name}_scales": scales.reshape(-1)}
         for part, value in parts.items():
             if part not in stored:
                 stored[part] = numpy_helper.from_array(value, part)
         nodes.append(helper.make_node("MatMulNBits", [node.input[0], *parts], node.output, node.name or f"blocks_{len(nodes)}",
-                                      domain="com.microsoft", K=weight.shape[0], N=weight.shape[1], bits=4, block_size=BLOCK))
+                                      domain="com.microsoft", K=weight.shape[0], N=weight.shape[1], bits=bits, block_size=BLOCK))
     used = {name for node in nodes for name in node.input} | {output.name for output in graph.output}
     nodes = [node for node in nodes if node.op_type != "Transpose" or node.output[0] in used]
     used = {name for node in nodes for name in node.input}
