@@ -16,9 +16,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PAGE, BENCH = ROOT / "docs/performance.md", ROOT / "test/bench"
 TITLES = {"models": "Models", "sequence": "Sequence models", "attention": "Attention alone",
           "layers": "Layers unlike a Transformer's", "stored": "Files in fewer bits",
+          "llamacpp": "Decoders beside llama.cpp",
           "exposed": "Attention weights as outputs", "card": "On a GPU"}
 PEERS = {"onnxruntime": "ONNX Runtime", "onnxruntime-operator": "its operator", "onnxruntime-beam": "its beam search",
-         "openvino": "OpenVINO", "torch": "PyTorch", "torch-compiled": "compiled", "torch-flex": "FlexAttention"}
+         "openvino": "OpenVINO", "torch": "PyTorch", "torch-compiled": "compiled", "torch-flex": "FlexAttention",
+         "llama-cpp": "llama.cpp"}
 HEAD = """# Performance
 
 Written by `tools/docs/performance.py` from `test/bench/results` and `test/bench/notes.json`; do not edit.
