@@ -118,7 +118,7 @@ std::string describeNarrowing(const Request &request, const Summary &summary) {
   if (options.emit != EmitKind::Lib)
     return "";
   if (summary.narrowed == "[]" && options.weights != "f32")
-    parts.push_back(("no weights are stored in " + storage).str());
+    parts.push_back(("no f32 weights that could be stored in " + storage).str());
   else if (summary.narrowed != "[]" && storage != "f32")
     raw_string_ostream(parts.emplace_back())
         << "weights in " << storage << " differ by " << format("%.2g %%", 100 * summary.narrowingError);

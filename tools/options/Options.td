@@ -147,7 +147,7 @@ defm precision : Eq<"precision", "TYPE",
     "has such (avx512_bf16); where it has none the constant operands alone are rounded; sums, scores and norms stay "
     "f32; or int8: where the processor multiplies bytes (VNNI; any GPU does) the rows of products by weights are rounded to "
     "8 bits, each with its scale, and so are the weights, with a scale per column; those in blocks of 2, 4 or 8 bits (the file's, or by "
-    "--weights=int4) stay so; for --target=cuda tf32, bf16 or f16: all GEMMs and attention, by matrix units", g_compile, everyTool>;
+    "--weights=int4:32) stay so; for --target=cuda tf32, bf16 or f16: all GEMMs and attention, by matrix units", g_compile, everyTool>;
 defm fp32_math : Eq<"fp32-math", "HOW",
     "how products of f32 are made, where an operand is constant: f32 (default), or by the bf16 products of AMX or "
     "avx512_bf16: bf16x3 (of three, relative error 2^-16 of each product) or bf16x6 (of six, about as exact as f32)",
