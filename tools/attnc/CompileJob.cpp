@@ -112,7 +112,7 @@ int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &m
   }
   bool areSeveral = !job.entries.empty() || job.folder;
   if (std::string unknown = areSeveral ? findUnknownName(options, names) : ""; !unknown.empty()) {
-    reportError("none of the models has the " + unknown);
+    emitError(UnknownLoc::get(&context)) << "none of the models has the " << unknown;
     return ExitUsage;
   }
   if (job.ownState && failed(ownStates(*module, job.states)))

@@ -258,7 +258,8 @@ void readCache(CommandLine &line, CompileJob &job) {
   if (options.cache != "int8" && options.cache != "fp8")
     return line.fail("--cache expects model, int8 or fp8, not '" + options.cache + "'");
   if (!job.ownState && !job.search)
-    return line.fail(flag + " is about caches that a library keeps: give --own-state or --generate");
+    return line.fail(flag + " is about caches that a library keeps: give " +
+                     (options.gpuArchs.empty() ? "--own-state or --generate" : "--generate"));
   if (options.cache == "fp8" && options.gpuArchs.empty())
     return line.fail("--cache=fp8 is for --target=cuda: on a CPU caches in 8 bits are those of --cache=int8");
   if (options.optLevel == 0)

@@ -179,8 +179,8 @@ def own_state : SimpleFlag<"own-state",
     g_compile, everyTool>;
 defm cache : Eq<"cache", "TYPE",
     "how caches of keys and values are stored that --own-state or --generate keeps: model (default, as the model computes "
-    "them), or int8: each row of a head in bytes, with a scale; with --target=cuda also fp8: in e4m3. Attentions read the "
-    "bytes; what that costs, --calibrate and attn-run --compare=f32 print", g_compile, everyTool>;
+    "them), or int8: each row of a head in bytes, with a scale; with --target=cuda, where --generate alone keeps caches, also "
+    "fp8: in e4m3. Attentions read the bytes; with --own-state, --calibrate and attn-run --compare=f32 print what it costs", g_compile, everyTool>;
 defm state : Eq<"state", "IN:OUT,...",
     "all inputs of the step, or of an entry with --own-state, that are outputs of the one before: these pairs and no "
     "others (default: those that names tell, past_x and present_x, x and x_out, ...)", g_compile, everyTool>;

@@ -56,7 +56,7 @@ struct WidenParts : OpRewritePattern<linalg::GenericOp> {
       whole = tensor::InsertSliceOp::create(rewriter, loc, widened, whole, part.getMixedOffsets(), part.getMixedSizes(),
                                             part.getMixedStrides());
     }
-    rewriter.replaceOp(op, whole);
+    rewriter.replaceOp(op, castTo(rewriter, loc, whole, op.getResult(0).getType()));
     return success();
   }
 };
@@ -84,7 +84,7 @@ struct JoinWidening : OpRewritePattern<linalg::GenericOp> {
           linalg::YieldOp::create(b, at, ValueRange{rounded, arith::ExtFOp::create(b, at, wide, rounded)});
         });
     rewriter.replaceOp(rounding, joined.getResult(0));
-    rewriter.replaceOp(op, joined.getResult(1));
+    rewriter.replaceOp(op, castTo(rewriter, loc, joined.getResult(1), op.getResult(0).getType()));
     return success();
   }
 };

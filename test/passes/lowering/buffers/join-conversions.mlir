@@ -103,3 +103,25 @@ func.func @other(%x: tensor<4xf32>) -> (tensor<4xf16>, tensor<4xf32>) {
   } -> tensor<4xf32>
   return %r, %f : tensor<4xf16>, tensor<4xf32>
 }
+
+// A size that only the widened floats' type tells stays in that type.
+// CHECK-LABEL: func.func @sizes
+// CHECK: %[[BOTH:.*]]:2 = linalg.generic
+// CHECK: tensor.cast %[[BOTH]]#1 : tensor<?xf32> to tensor<4xf32>
+func.func @sizes(%x: tensor<?xf32>, %n: index) -> (tensor<?xf16>, tensor<4xf32>) {
+  %e = tensor.empty(%n) : tensor<?xf16>
+  %r = linalg.generic {indexing_maps = [#line, #line], iterator_types = ["parallel"]}
+      ins(%x : tensor<?xf32>) outs(%e : tensor<?xf16>) {
+  ^bb0(%in: f32, %out: f16):
+    %t = arith.truncf %in : f32 to f16
+    linalg.yield %t : f16
+  } -> tensor<?xf16>
+  %w = tensor.empty() : tensor<4xf32>
+  %f = linalg.generic {indexing_maps = [#line, #line], iterator_types = ["parallel"]}
+      ins(%r : tensor<?xf16>) outs(%w : tensor<4xf32>) {
+  ^bb0(%in: f16, %out: f32):
+    %x1 = arith.extf %in : f16 to f32
+    linalg.yield %x1 : f32
+  } -> tensor<4xf32>
+  return %r, %f : tensor<?xf16>, tensor<4xf32>
+}
