@@ -107,8 +107,8 @@ def flags_of(
         if given is not None and not isinstance(given, kind):
             raise InvalidArgument(f"{option} expects {what}, not {type(given).__name__}")
     flags = [_dim(name, size) for name, size in sorted((dims or {}).items())]
-    for name, given in sorted((shapes or {}).items()):
-        flags += [f"--shape={tensor}:{shape}" for tensor, shape in _shapes(name, given)]
+    for name, sizes in sorted((shapes or {}).items()):
+        flags += [f"--shape={tensor}:{shape}" for tensor, shape in _shapes(name, sizes)]
     flags += [f"--absent={name}" for name in sorted(set(_texts_of("absent", absent or ())))]
     for flag, value in (
         ("weights", weights),
