@@ -26,6 +26,9 @@ inline constexpr llvm::StringLiteral kCacheReportAttr = "attn.cache_report";
 /// Behind the codes of a row of attn.narrow_rows: an f32.
 inline constexpr int64_t kScaleBytes = 4;
 
+/// The code of a row's greatest magnitude, and the least that is not taken for 0.
+inline constexpr double kGreatestCode = 127, kLeastOfRow = 0x1p-100;
+
 /// Whether attn.narrow_rows may give elements of this type: i8 or f8E4M3FN.
 inline bool isByteOfRow(mlir::Type element) {
   return element.isInteger(8) || mlir::isa<mlir::Float8E4M3FNType>(element);

@@ -67,6 +67,18 @@ mlir::Value floatConstant(mlir::OpBuilder &b, mlir::Location loc, mlir::Type typ
 /// and a result written through a permutation of the loops.
 bool isPointwise(mlir::Operation *op);
 
+/// The op, if it gives each element of its one input as another float by a `Conversion` (arith.extf, arith.truncf), at
+/// the same place, and does nothing else; null for others.
+template <typename Conversion> mlir::linalg::GenericOp getConversion(mlir::Operation *op) {
+  auto generic = llvm::dyn_cast_or_null<mlir::linalg::GenericOp>(op);
+  if (!generic || !isPointwise(generic) || generic.getNumDpsInputs() != 1 ||
+      !llvm::all_of(generic.getIndexingMapsArray(), [](mlir::AffineMap map) { return map.isIdentity(); }))
+    return nullptr;
+  mlir::Block *body = generic.getBody();
+  auto conversion = body->getTerminator()->getOperand(0).template getDefiningOp<Conversion>();
+  return conversion && conversion.getIn() == body->getArgument(0) ? generic : nullptr;
+}
+
 /// The input of an elementwise linalg op that yields just an element of it
 /// (linalg.transpose, linalg.broadcast, such a generic), or null.
 mlir::OpOperand *getMovedInput(mlir::linalg::LinalgOp op);

@@ -6,7 +6,6 @@ file. Both sides append to caches of their own, and both round the rows of a pro
 attnc-rows does not). llama.cpp's caches are f16, attnc's f32. Its embedding is in blocks, too.
 """
 import json
-import statistics
 
 import numpy as np
 
@@ -143,13 +142,4 @@ class Decoder:
 def judge(result):
     """Adds "targets" to a result, as verdict.judge does."""
     import verdict
-    result["targets"] = []
-    peer, found = verdict.ratios(result, "attnc", ("llama-cpp",))
-    if not found:
-        return
-    least = TARGETS[result["case"]]
-    low, _, high = statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else found * 3
-    ratio, gflop = statistics.median(found), models.MODELS[result["case"].rsplit(".", 1)[0]].gflop
-    result["targets"].append({"side": "attnc", "peer": peer, "ratio": ratio, "quartiles": [low, high], "target": least,
-                              "met": ratio >= models.TOLERANCE * least,
-                              "gflops": gflop / min(result["sides"]["attnc"]["medians_ms"]) * 1e3})
+    verdict.judge_sides(result, [("attnc", ("llama-cpp",), TARGETS[result["case"]])])

@@ -10,12 +10,10 @@ All sides run the same file; attnc-f32 runs the model that it was made of. attnc
 """
 import dataclasses
 import logging
-import statistics
 import warnings
 
 import numpy as np
 
-import models
 
 SOURCES = ["minilm-b1-s32", "minilm-b1-s128", "minilm-b16-s128", "bert-base-b1-s128", "vit-base-16-b1", "gpt2-prefill-s256",
            "gpt2-decode-past512", "llama4l-decode-past1024"]
@@ -131,17 +129,9 @@ def write_blocks(path, feeds, to, bits=4):
 def judge(result):
     """Adds "targets" to a result, as verdict.judge does."""
     import verdict
-    wanted, result["targets"] = TARGETS[result["case"]], []
-    comparisons = [("attnc", verdict.FP32_PEERS, wanted.peers), ("attnc", ("attnc-f32",), wanted.own)]
+    target = TARGETS[result["case"]]
+    wanted = [("attnc", verdict.FP32_PEERS, target.peers), ("attnc", ("attnc-f32",), target.own)]
     if result["case"].endswith(".int4"):
         # Like with like: OpenVINO rounds the rows to 8 bits, as its error shows; ONNX Runtime computes in f32.
-        comparisons = [("attnc", ("onnxruntime",), wanted.peers), ("attnc-int8", ("openvino",), wanted.peers)]
-    for side, peers, least in comparisons:
-        best, found = verdict.ratios(result, side, peers)
-        if least is None or not found:
-            continue
-        ratio = statistics.median(found)
-        low, _, high = statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else found * 3
-        gflop = models.MODELS[result["case"].rsplit(".", 1)[0]].gflop
-        result["targets"].append({"side": side, "peer": best, "ratio": ratio, "quartiles": [low, high], "target": least,
-                                  "met": ratio >= models.TOLERANCE * least, "gflops": gflop / min(result["sides"][side]["medians_ms"]) * 1e3})
+        wanted = [("attnc", ("onnxruntime",), target.peers), ("attnc-int8", ("openvino",), target.peers)]
+    verdict.judge_sides(result, wanted)

@@ -16,13 +16,9 @@ def ratios(result, ours, peers):
     return best, [t / o for t, o in zip(there[best], result["sides"][ours]["medians_ms"])]
 
 
-def judge(result):
-    """Adds "targets" to a result: side, peer, ratio, quartiles, target and whether it is met."""
-    model = models.MODELS[result["case"]]
-    wanted = [("attnc", FP32_PEERS, model.fp32), ("attnc-bf16", BF16_PEERS, model.bf16)]
-    if model.narrow:
-        wanted += [(side, FP32_PEERS, target) for side, target in (model.weights or models.WEIGHTS).items()]
-    result["targets"] = []
+def judge_sides(result, wanted):
+    """Adds "targets" to a result, of (side, peers, target): side, peer, ratio, quartiles, target and whether it is met."""
+    gflop, result["targets"] = models.MODELS[result["case"].rsplit(".", 1)[0]].gflop, []
     for side, peers, target in wanted:
         best, found = ratios(result, side, peers)
         if target is None or not found:
@@ -30,7 +26,15 @@ def judge(result):
         ratio = statistics.median(found)
         low, _, high = statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else found * 3
         result["targets"].append({"side": side, "peer": best, "ratio": ratio, "quartiles": [low, high], "target": target,
-                                  "met": ratio >= models.TOLERANCE * target, "gflops": model.gflop / min(result["sides"][side]["medians_ms"]) * 1e3})
+                                  "met": ratio >= models.TOLERANCE * target, "gflops": gflop / min(result["sides"][side]["medians_ms"]) * 1e3})
+
+
+def judge(result):
+    model = models.MODELS[result["case"]]
+    wanted = [("attnc", FP32_PEERS, model.fp32), ("attnc-bf16", BF16_PEERS, model.bf16)]
+    if model.narrow:
+        wanted += [(side, FP32_PEERS, target) for side, target in (model.weights or models.WEIGHTS).items()]
+    judge_sides(result, wanted)
 
 
 def print_targets(results):

@@ -170,8 +170,6 @@ struct DecomposeLayerNorm : OpRewritePattern<LayerNormOp> {
   }
 };
 
-constexpr double kGreatest = 127, kLeast = 0x1p-100;
-
 /// The element of `tensor` at this point of the loops, but for the last dimension, where it is that at `last`.
 Value elementAt(OpBuilder &b, Location loc, Value tensor, Value last) {
   SmallVector<Value> position;
@@ -206,14 +204,14 @@ struct DecomposeNarrowRows : OpRewritePattern<NarrowRowsOp> {
       Value isCode = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, at, end), top = args[0];
       Value last = arith::ConstantIndexOp::create(b, loc, width - 1);
       Value x = elementAt(b, loc, op.getRows(), arith::MinSIOp::create(b, loc, at, last));
-      Value isZero = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, top, constant(kLeast));
-      Value factor =
-          arith::SelectOp::create(b, loc, isZero, constant(0), arith::DivFOp::create(b, loc, constant(kGreatest), top));
+      Value isZero = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, top, constant(kLeastOfRow));
+      Value factor = arith::SelectOp::create(b, loc, isZero, constant(0),
+                                             arith::DivFOp::create(b, loc, constant(kGreatestCode), top));
       x = math::RoundEvenOp::create(b, loc, arith::MulFOp::create(b, loc, convertFloat(b, loc, x, f32), factor));
-      x = arith::MaxNumFOp::create(b, loc, x, constant(-kGreatest));
-      x = arith::MinNumFOp::create(b, loc, x, constant(kGreatest));
+      x = arith::MaxNumFOp::create(b, loc, x, constant(-kGreatestCode));
+      x = arith::MinNumFOp::create(b, loc, x, constant(kGreatestCode));
       Value code = arith::FPToSIOp::create(b, loc, i32, x);
-      Value scale = arith::BitcastOp::create(b, loc, i32, arith::DivFOp::create(b, loc, top, constant(kGreatest)));
+      Value scale = arith::BitcastOp::create(b, loc, i32, arith::DivFOp::create(b, loc, top, constant(kGreatestCode)));
       Value number = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, at, end),
                                             arith::ConstantIndexOp::create(b, loc, 0));
       Value bits = arith::MulIOp::create(b, loc, arith::IndexCastOp::create(b, loc, i32, number),

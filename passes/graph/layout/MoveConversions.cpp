@@ -1,4 +1,5 @@
 #include "passes/Passes.h"
+#include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -13,18 +14,6 @@ namespace attn {
 #include "passes/Passes.h.inc"
 
 namespace {
-
-/// The linalg.generic behind `value` that makes other floats of each element by a `Conversion` and does nothing else.
-template <typename Conversion> linalg::GenericOp getConversion(Value value) {
-  auto op = value.getDefiningOp<linalg::GenericOp>();
-  if (!op || !op.hasPureTensorSemantics() || op.getNumDpsInputs() != 1 || op.getNumDpsInits() != 1 ||
-      op.getNumParallelLoops() != op.getNumLoops() ||
-      !llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }))
-    return {};
-  Block *body = op.getBody();
-  auto conversion = body->getTerminator()->getOperand(0).template getDefiningOp<Conversion>();
-  return conversion && conversion.getIn() == body->getArgument(0) ? op : linalg::GenericOp();
-}
 
 /// `conversion` of `source`'s elements.
 Value convertLike(PatternRewriter &rewriter, linalg::GenericOp conversion, Value source) {
@@ -75,7 +64,7 @@ struct NarrowFirst : OpRewritePattern<linalg::GenericOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(linalg::GenericOp op, PatternRewriter &rewriter) const override {
-    if (op.getNumResults() != 1 || !getConversion<arith::TruncFOp>(op.getResult(0)))
+    if (!getConversion<arith::TruncFOp>(op))
       return rewriter.notifyMatchFailure(op, "narrows nothing");
     Operation *layout = op.getInputs()[0].getDefiningOp();
     Value source = sourceOf(layout);
@@ -93,7 +82,7 @@ struct WidenLast : RewritePattern {
 
   LogicalResult matchAndRewrite(Operation *layout, PatternRewriter &rewriter) const override {
     Value source = sourceOf(layout);
-    linalg::GenericOp widening = source ? getConversion<arith::ExtFOp>(source) : linalg::GenericOp();
+    linalg::GenericOp widening = source ? getConversion<arith::ExtFOp>(source.getDefiningOp()) : linalg::GenericOp();
     if (!widening || !isReadOnce(source))
       return rewriter.notifyMatchFailure(layout, "no layout of what was widened for it");
     rewriter.replaceOp(layout, convertLike(rewriter, widening, layOutLike(rewriter, layout, widening.getInputs()[0])));
@@ -108,7 +97,7 @@ struct ContractHalves : OpRewritePattern<linalg::ContractOp> {
   LogicalResult matchAndRewrite(linalg::ContractOp op, PatternRewriter &rewriter) const override {
     SmallVector<Value> halves;
     for (Value input : op.getInputs())
-      if (linalg::GenericOp widening = getConversion<arith::ExtFOp>(input))
+      if (linalg::GenericOp widening = getConversion<arith::ExtFOp>(input.getDefiningOp()))
         halves.push_back(widening.getInputs()[0]);
     if (halves.size() != 2 || getElementTypeOrSelf(halves[0]) != getElementTypeOrSelf(halves[1]) ||
         !getElementTypeOrSelf(op->getResult(0)).isF32())

@@ -6,11 +6,16 @@ using namespace mlir;
 
 namespace attn {
 
+bool canBuildCpuNarrowRows(const NarrowRowsSpec &spec, std::string *reason) {
+  if (spec.isFloat8)
+    return fail(reason, "only rows of integers have a kernel");
+  return canBuildNarrowRows(spec, reason);
+}
+
 FailureOr<func::FuncOp> buildNarrowRows(OpBuilder &builder, Location loc, const NarrowRowsSpec &spec) {
   std::string reason;
-  if (!canBuildNarrowRows(spec, &reason))
+  if (!canBuildCpuNarrowRows(spec, &reason))
     return emitError(loc, "cannot build a kernel for rows of bytes: ") << reason;
-  constexpr double kGreatest = 127, kLeast = 0x1p-100;
   KernelFunction f(builder, loc, spec.symbol());
   Code &k = f.k;
   Buffer input = f.buffer(spec.type), output = f.buffer(spec.resultType());
@@ -32,16 +37,16 @@ FailureOr<func::FuncOp> buildNarrowRows(OpBuilder &builder, Location loc, const 
     if (whole < width)
       tops = maximum(abs(last()), tops);
     Num top = maximumOfLanes(tops);
-    Num factor = select(top < kLeast, k.f32(0), kGreatest / top);
+    Num factor = select(top < kLeastOfRow, k.f32(0), kGreatestCode / top);
     auto codes = [&](const Vec &x) {
-      Vec code =
-          atMost(atLeast(roundEven(x * factor), k.splat(k.f32(-kGreatest), lanes)), k.splat(k.f32(kGreatest), lanes));
+      Vec code = atMost(atLeast(roundEven(x * factor), k.splat(k.f32(-kGreatestCode), lanes)),
+                        k.splat(k.f32(kGreatestCode), lanes));
       return convert(convert(code, k.b.getI32Type()), i8);
     };
     k.rolledLoop(0, whole, lanes, [&](Index at) { to.setVector(codes(load(at)), target + at); });
     if (whole < width)
       to.setFirst(codes(last()), rest, target + whole);
-    Num scale = bitcast(top / kGreatest, k.b.getI32Type());
+    Num scale = bitcast(top / kGreatestCode, k.b.getI32Type());
     for (int64_t n = 0; n < kScaleBytes; ++n)
       to.set(convert(scale >> 8 * n, i8), target + width + n);
   });

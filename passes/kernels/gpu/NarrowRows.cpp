@@ -26,19 +26,18 @@ public:
         isFloat8(isa<Float8E4M3FNType>(bytes.memref().getElementType())), lane(k.thread % kWarp) {}
 
   void emit() {
-    constexpr double kGreatest = 127, kLeast = 0x1p-100;
     Nums row;
     for (int64_t n = 0; n < width; n += kWarp)
       row.push_back(load(n));
     Num top = topOf(row);
     top = k.acrossThreads(top, kWarp, [](const Num &x, const Num &y) { return maximum(x, y); });
-    Num factor = select(top < kLeast, k.f32(0), kGreatest / top);
+    Num factor = select(top < kLeastOfRow, k.f32(0), kGreatestCode / top);
     for (int64_t n = 0; n < width; n += kWarp)
       whereInside(n, [&] {
         Num x = row[n / kWarp] * factor;
-        store(isFloat8 ? toFloat8(k, x) : toInteger(x, kGreatest), lane + n);
+        store(isFloat8 ? toFloat8(k, x) : toInteger(x), lane + n);
       });
-    Num scale = bitcast(top / kGreatest, k.b.getI32Type());
+    Num scale = bitcast(top / kGreatestCode, k.b.getI32Type());
     k.when(lane < kScaleBytes, [&] {
       Num shift = toNum(lane * 8, k.b.getI32Type());
       store(scale >> shift, lane + width);
@@ -58,8 +57,8 @@ private:
     Num byte = bitcast(convert(word, k.b.getI8Type()), bytes.memref().getElementType());
     memref::StoreOp::create(k.b, k.loc, byte, bytes, placesOf(column));
   }
-  Num toInteger(const Num &x, double greatest) {
-    return convert(atMost(atLeast(roundEven(x), k.f32(-greatest)), k.f32(greatest)), k.b.getI32Type());
+  Num toInteger(const Num &x) {
+    return convert(atMost(atLeast(roundEven(x), k.f32(-kGreatestCode)), k.f32(kGreatestCode)), k.b.getI32Type());
   }
   void whereInside(int64_t first, llvm::function_ref<void()> body) {
     first + kWarp <= width ? body() : k.when(lane < width - first, body);
@@ -87,7 +86,7 @@ private:
 } // namespace
 
 bool canBuildGpuNarrowRows(const NarrowRowsSpec &spec, std::string *reason) {
-  if (!canBuildNarrowRows({spec.type}, reason))
+  if (!canBuildNarrowRows(spec, reason))
     return false;
   int64_t width = spec.type.getShape().back();
   if (width < 1 || width > kMostWidth)

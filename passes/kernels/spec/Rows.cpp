@@ -104,8 +104,6 @@ bool canBuildNarrowRows(const NarrowRowsSpec &spec, std::string *reason) {
   Type element = spec.type.getElementType();
   if (!element.isF32() && !element.isF16() && !element.isBF16())
     return fail(reason, "only rows of f32, f16 and bf16 have a kernel");
-  if (spec.isFloat8)
-    return fail(reason, "only rows of integers have a kernel");
   if (spec.type.getRank() == 0 || spec.type.isDynamicDim(spec.type.getRank() - 1))
     return fail(reason, "the length of a row is dynamic");
   return true;

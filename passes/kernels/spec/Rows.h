@@ -62,7 +62,7 @@ struct NarrowRowsSpec {
   std::string symbol() const;
 };
 
-/// The kernel for CPUs has no codes of e4m3.
+/// Whether a kernel may take the rows; targets ask for more.
 bool canBuildNarrowRows(const NarrowRowsSpec &spec, std::string *reason = nullptr);
 
 } // namespace attn

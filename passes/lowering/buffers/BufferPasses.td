@@ -73,7 +73,7 @@ def PrepareBuffersPass : Pass<"attn-prepare-buffers", "mlir::func::FuncOp"> {
 }
 
 def JoinConversionsPass : Pass<"attn-join-conversions", "mlir::func::FuncOp"> {
-  let summary = "what is rounded, and wide again as an output, is made by one loop";
+  let summary = "what is rounded and widened again is made by one loop";
   let description = [{
     A step in 16 bits whose caches come and go as f32 rounds what came, appends
     to it, and widens all of it. The widening moves in front of the insertions,

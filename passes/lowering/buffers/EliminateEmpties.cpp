@@ -44,9 +44,9 @@ bool overwritesWhatIsRead(SubsetInsertionOpInterface insertion, Value empty,
   return llvm::any_of(chain, [&](OpOperand *operand) { return operand->get() != empty && !state.isInPlace(*operand); });
 }
 
-/// Inserts what a reshape only adds dimensions of size 1 to, as of what is stacked, as it is: the reshape would keep what
-/// is computed into a tensor.empty from its place. Not where it has a dimension of size 1 itself: which of them a slice
-/// without all of them lacks follows from sizes and strides, and strides need not be known.
+/// Inserts what a reshape only adds dimensions of size 1 to, as of what is stacked, as it is: the reshape would keep
+/// what is computed into a tensor.empty from its place. Not where it has a dimension of size 1 itself: which of them a
+/// slice without all of them lacks follows from sizes and strides, and strides need not be known.
 void insertWithoutReshape(tensor::InsertSliceOp insertion) {
   auto reshape = insertion.getSource().getDefiningOp<tensor::ExpandShapeOp>();
   auto maker = reshape ? reshape.getSrc().getDefiningOp<linalg::LinalgOp>() : linalg::LinalgOp();

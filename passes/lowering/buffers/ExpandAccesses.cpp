@@ -174,74 +174,42 @@ template <typename OpTy> unsigned alignmentOf(OpTy op) {
   return op.getAlignment().value_or(op.getMemRefType().getElementTypeBitWidth() / 8);
 }
 
-void replace(Operation *op, Value value) {
-  op->getResult(0).replaceAllUsesWith(value);
+/// The op that does at address `at` what `op` does in a buffer.
+Operation *access(OpBuilder &b, memref::LoadOp op, Value at) {
+  return LLVM::LoadOp::create(b, op.getLoc(), op.getType(), at, op.getAlignment().value_or(0), /*isVolatile=*/false,
+                              op.getNontemporal());
+}
+Operation *access(OpBuilder &b, memref::StoreOp op, Value at) {
+  return LLVM::StoreOp::create(b, op.getLoc(), op.getValue(), at, op.getAlignment().value_or(0), /*isVolatile=*/false,
+                               op.getNontemporal());
+}
+Operation *access(OpBuilder &b, memref::PrefetchOp op, Value at) {
+  return LLVM::Prefetch::create(b, op.getLoc(), at, op.getIsWrite(), op.getLocalityHint(), op.getIsDataCache());
+}
+Operation *access(OpBuilder &b, vector::LoadOp op, Value at) {
+  return LLVM::LoadOp::create(b, op.getLoc(), op.getVectorType(), at, alignmentOf(op), /*isVolatile=*/false,
+                              op.getNontemporal());
+}
+Operation *access(OpBuilder &b, vector::StoreOp op, Value at) {
+  return LLVM::StoreOp::create(b, op.getLoc(), op.getValueToStore(), at, alignmentOf(op), /*isVolatile=*/false,
+                               op.getNontemporal());
+}
+Operation *access(OpBuilder &b, vector::MaskedLoadOp op, Value at) {
+  return LLVM::MaskedLoadOp::create(b, op.getLoc(), op.getVectorType(), at, op.getMask(), op.getPassThru(),
+                                    alignmentOf(op));
+}
+Operation *access(OpBuilder &b, vector::MaskedStoreOp op, Value at) {
+  return LLVM::MaskedStoreOp::create(b, op.getLoc(), op.getValueToStore(), at, op.getMask(), alignmentOf(op));
+}
+
+/// `accessed` is what `op` has of `buffer` at a place.
+template <typename OpTy> void expand(OpTy op, TypedValue<MemRefType> buffer, Type accessed, Addresses &addresses) {
+  if (!Addresses::canStandFor(buffer.getType(), accessed))
+    return;
+  Value at = addresses.of(op, buffer, op.getIndices());
+  OpBuilder b(op);
+  op->replaceAllUsesWith(access(b, op, at));
   op->erase();
-}
-
-void expand(memref::LoadOp op, Addresses &addresses) {
-  if (!Addresses::canStandFor(op.getMemRefType(), op.getType()))
-    return;
-  Value at = addresses.of(op, op.getMemref(), op.getIndices());
-  OpBuilder b(op);
-  replace(op, LLVM::LoadOp::create(b, op.getLoc(), op.getType(), at, op.getAlignment().value_or(0),
-                                   /*isVolatile=*/false, op.getNontemporal()));
-}
-
-void expand(memref::StoreOp op, Addresses &addresses) {
-  if (!Addresses::canStandFor(op.getMemRefType(), op.getValue().getType()))
-    return;
-  Value at = addresses.of(op, op.getMemref(), op.getIndices());
-  OpBuilder b(op);
-  LLVM::StoreOp::create(b, op.getLoc(), op.getValue(), at, op.getAlignment().value_or(0), /*isVolatile=*/false,
-                        op.getNontemporal());
-  op.erase();
-}
-
-void expand(memref::PrefetchOp op, Addresses &addresses) {
-  if (!Addresses::canStandFor(op.getMemRefType(), op.getMemRefType().getElementType()))
-    return;
-  Value at = addresses.of(op, op.getMemref(), op.getIndices());
-  OpBuilder b(op);
-  LLVM::Prefetch::create(b, op.getLoc(), at, op.getIsWrite(), op.getLocalityHint(), op.getIsDataCache());
-  op.erase();
-}
-
-void expand(vector::LoadOp op, Addresses &addresses) {
-  if (!Addresses::canStandFor(op.getMemRefType(), op.getVectorType()))
-    return;
-  Value at = addresses.of(op, op.getBase(), op.getIndices());
-  OpBuilder b(op);
-  replace(op, LLVM::LoadOp::create(b, op.getLoc(), op.getVectorType(), at, alignmentOf(op), /*isVolatile=*/false,
-                                   op.getNontemporal()));
-}
-
-void expand(vector::StoreOp op, Addresses &addresses) {
-  if (!Addresses::canStandFor(op.getMemRefType(), op.getVectorType()))
-    return;
-  Value at = addresses.of(op, op.getBase(), op.getIndices());
-  OpBuilder b(op);
-  LLVM::StoreOp::create(b, op.getLoc(), op.getValueToStore(), at, alignmentOf(op), /*isVolatile=*/false,
-                        op.getNontemporal());
-  op.erase();
-}
-
-void expand(vector::MaskedLoadOp op, Addresses &addresses) {
-  if (!Addresses::canStandFor(op.getMemRefType(), op.getVectorType()))
-    return;
-  Value at = addresses.of(op, op.getBase(), op.getIndices());
-  OpBuilder b(op);
-  replace(op, LLVM::MaskedLoadOp::create(b, op.getLoc(), op.getVectorType(), at, op.getMask(), op.getPassThru(),
-                                         alignmentOf(op)));
-}
-
-void expand(vector::MaskedStoreOp op, Addresses &addresses) {
-  if (!Addresses::canStandFor(op.getMemRefType(), op.getVectorType()))
-    return;
-  Value at = addresses.of(op, op.getBase(), op.getIndices());
-  OpBuilder b(op);
-  LLVM::MaskedStoreOp::create(b, op.getLoc(), op.getValueToStore(), at, op.getMask(), alignmentOf(op));
-  op.erase();
 }
 
 } // namespace
@@ -249,15 +217,17 @@ void expand(vector::MaskedStoreOp op, Addresses &addresses) {
 void expandAccesses(func::FuncOp function) {
   SmallVector<Operation *> accesses;
   function.walk([&](Operation *op) {
-    if (isa<memref::LoadOp, memref::StoreOp, memref::PrefetchOp, vector::LoadOp, vector::StoreOp, vector::MaskedLoadOp,
-            vector::MaskedStoreOp>(op))
+    if (isa<memref::MemRefDialect, vector::VectorDialect>(op->getDialect()))
       accesses.push_back(op);
   });
   Addresses addresses(function.getContext());
   for (Operation *op : accesses)
     llvm::TypeSwitch<Operation *>(op)
-        .Case<memref::LoadOp, memref::StoreOp, memref::PrefetchOp, vector::LoadOp, vector::StoreOp,
-              vector::MaskedLoadOp, vector::MaskedStoreOp>([&](auto access) { expand(access, addresses); });
+        .Case<memref::LoadOp, memref::StoreOp, memref::PrefetchOp>([&](auto access) {
+          expand(access, access.getMemref(), access.getMemRefType().getElementType(), addresses);
+        })
+        .Case<vector::LoadOp, vector::StoreOp, vector::MaskedLoadOp, vector::MaskedStoreOp>(
+            [&](auto access) { expand(access, access.getBase(), access.getVectorType(), addresses); });
 }
 
 } // namespace attn

@@ -17,24 +17,14 @@ using namespace attn;
 
 namespace {
 
-/// The linalg.generic that makes `value` of each element of one tensor by a `Conversion` and does nothing else.
-template <typename Conversion> linalg::GenericOp conversionOf(Value value) {
-  auto op = value.getDefiningOp<linalg::GenericOp>();
-  if (!op || !isPointwise(op) || op.getNumDpsInputs() != 1 || op->getNumResults() != 1 ||
-      !llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }))
-    return {};
-  auto conversion = op.getBody()->getTerminator()->getOperand(0).template getDefiningOp<Conversion>();
-  return conversion && conversion.getIn() == op.getBody()->getArgument(0) ? op : linalg::GenericOp();
-}
-
-bool isRounded(Value value) { return static_cast<bool>(conversionOf<arith::TruncFOp>(value)); }
+bool isRounded(Value value) { return static_cast<bool>(getConversion<arith::TruncFOp>(value.getDefiningOp())); }
 
 /// widen(insert(round(x), y)) -> insert(widen(round(x)), widen(y))
 struct WidenParts : OpRewritePattern<linalg::GenericOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(linalg::GenericOp op, PatternRewriter &rewriter) const override {
-    if (op->getNumResults() != 1 || conversionOf<arith::ExtFOp>(op.getResult(0)) != op)
+    if (!getConversion<arith::ExtFOp>(op))
       return rewriter.notifyMatchFailure(op, "is more than a conversion to wider floats");
     SmallVector<tensor::InsertSliceOp> parts;
     Value base = op.getDpsInputs()[0];
@@ -66,9 +56,9 @@ struct JoinWidening : OpRewritePattern<linalg::GenericOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(linalg::GenericOp op, PatternRewriter &rewriter) const override {
-    if (op->getNumResults() != 1 || conversionOf<arith::ExtFOp>(op.getResult(0)) != op)
+    if (!getConversion<arith::ExtFOp>(op))
       return rewriter.notifyMatchFailure(op, "is more than a conversion to wider floats");
-    linalg::GenericOp rounding = conversionOf<arith::TruncFOp>(op.getDpsInputs()[0]);
+    linalg::GenericOp rounding = getConversion<arith::TruncFOp>(op.getDpsInputs()[0].getDefiningOp());
     if (!rounding)
       return rewriter.notifyMatchFailure(op, "what it reads was not wide before");
     rewriter.setInsertionPoint(rounding);

@@ -84,7 +84,7 @@ public:
   }
   void lower(NarrowRowsOp op) {
     NarrowRowsSpec spec = NarrowRowsSpec::get(op, target);
-    lowerTo(op, "narrow_rows", spec, canBuildNarrowRows, buildNarrowRows, op.getRows());
+    lowerTo(op, "narrow_rows", spec, canBuildCpuNarrowRows, buildNarrowRows, op.getRows());
   }
 
 private:

@@ -1,4 +1,5 @@
 #include "passes/lowering/cpu/NarrowValues.h"
+#include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -22,21 +23,10 @@ Value convertElements(RewriterBase &rewriter, Location loc, Value value, Type el
   return linalg::GenericOp::create(rewriter, loc, empty.getType(), value, empty, maps, loops, body).getResult(0);
 }
 
-/// The op, if it gives each element of its one input as a `To` by a `Convert`.
-template <typename Convert> static linalg::GenericOp matchConversion(Operation *op, Type to) {
-  auto generic = dyn_cast_or_null<linalg::GenericOp>(op);
-  if (!generic || generic.getNumDpsInputs() != 1 || generic.getNumResults() != 1 ||
-      generic.getNumParallelLoops() != generic.getNumLoops() ||
-      !llvm::all_of(generic.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }))
-    return nullptr;
-  auto convert = generic.getBody()->getTerminator()->getOperand(0).getDefiningOp<Convert>();
-  bool isIt = convert && convert.getType() == to && convert.getOperand() == generic.getBody()->getArgument(0);
-  return isIt ? generic : nullptr;
-}
-
 bool isRounding(Operation *op) {
-  linalg::GenericOp generic = matchConversion<arith::TruncFOp>(op, BFloat16Type::get(op->getContext()));
-  return generic && getElementTypeOrSelf(generic->getOperand(0)).isF32();
+  linalg::GenericOp generic = getConversion<arith::TruncFOp>(op);
+  return generic && getElementTypeOrSelf(generic.getResult(0)).isBF16() &&
+         getElementTypeOrSelf(generic->getOperand(0)).isF32();
 }
 
 /// The op, if it is a view of its first operand.
@@ -65,11 +55,8 @@ Value getUnwidened(RewriterBase &rewriter, Value value) {
     rewriter.setInsertionPoint(view);
     return cloneView(rewriter, view, source);
   }
-  linalg::GenericOp generic =
-      value.getDefiningOp()
-          ? matchConversion<arith::ExtFOp>(value.getDefiningOp(), Float32Type::get(value.getContext()))
-          : nullptr;
-  Type element = generic ? getElementTypeOrSelf(generic->getOperand(0)) : Type();
+  linalg::GenericOp generic = getConversion<arith::ExtFOp>(value.getDefiningOp());
+  Type element = generic && getElementTypeOrSelf(value).isF32() ? getElementTypeOrSelf(generic->getOperand(0)) : Type();
   return element && (element.isBF16() || element.isF16()) ? generic->getOperand(0) : Value();
 }
 

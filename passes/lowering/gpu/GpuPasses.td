@@ -35,7 +35,7 @@ def NarrowGpuCachesPass : Pass<"attn-narrow-gpu-caches", "::mlir::ModuleOp"> {
     in front of others. With `e4m3` what a search carries has codes of that type.
 
     Numerical effect: a key or value differs by at most 1/254 of the greatest in its row, in e4m3 by 1/16 of itself, or
-    by 2^-17 of the greatest where that is more.
+    by 1/130,048 of the greatest where that is more.
   }];
   let options = [Option<"isFloat8", "e4m3", "bool", "false", "codes are numbers of e4m3">];
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",

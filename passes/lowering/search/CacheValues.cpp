@@ -20,17 +20,6 @@ static constexpr int64_t kLeastWidth = 8;
 
 static bool isMove(Operation *op) { return isa_and_nonnull<KernelOp>(op) && op->hasAttr(kMoveAttr); }
 
-/// The op, if it gives each element of a tensor of f16 or bf16 as f32.
-static linalg::GenericOp getWidening(Operation *op) {
-  auto generic = dyn_cast<linalg::GenericOp>(op);
-  if (!generic || generic.getNumDpsInputs() != 1 || generic.getNumResults() != 1 ||
-      generic.getNumParallelLoops() != generic.getNumLoops() ||
-      !llvm::all_of(generic.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }))
-    return nullptr;
-  auto wide = generic.getBody()->getTerminator()->getOperand(0).getDefiningOp<arith::ExtFOp>();
-  return wide && wide.getType().isF32() && wide.getIn() == generic.getBody()->getArgument(0) ? generic : nullptr;
-}
-
 static std::string describe(Operation *op) {
   StringRef node = nodeName(op->getLoc());
   return node.empty() ? "'" + op->getName().getStringRef().str() + "'" : node.str();
@@ -149,7 +138,8 @@ void CacheValues::followUse(OpOperand &use, List &list) {
     return;
   if (isa<AttentionOp>(op))
     return read(use, use.get());
-  if (linalg::GenericOp widening = getWidening(op); widening && number == 0) {
+  if (linalg::GenericOp widening = getConversion<arith::ExtFOp>(op);
+      widening && getElementTypeOrSelf(widening.getResult(0)).isF32() && number == 0) {
     widenings.insert(op);
     for (OpOperand &wide : op->getResult(0).getUses())
       read(wide, use.get());

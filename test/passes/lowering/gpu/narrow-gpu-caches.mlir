@@ -1,5 +1,6 @@
 // RUN: attn-opt %s --attn-narrow-gpu-caches -split-input-file | FileCheck %s
 // RUN: attn-opt %s --attn-narrow-gpu-caches --attn-choose-gpu-rows -split-input-file | FileCheck %s --check-prefix=KERNEL
+// RUN: attn-opt %s --pass-pipeline='builtin.module(attn-narrow-gpu-caches{e4m3=true})' -split-input-file | FileCheck %s --check-prefix=E4M3
 
 // Keys and values of an attention in f16, four heads of queries a head of keys: bytes with a scale, 4 more a row.
 // CHECK: attn.cache_report = [{bytes = 24 : i64, bytes_before = 32 : i64, cache = "state 'past_k'", entry = "step", reason = ""},
@@ -11,6 +12,11 @@
 // CHECK-DAG: %[[KEYS:.*]] = attn.widen_rows %[[K]] : tensor<?x2x?x12xi8> -> tensor<?x2x?x8xf16>
 // CHECK-DAG: %[[VALUES:.*]] = attn.widen_rows %[[V]]
 // CHECK: attn.attention {{.*}} ins(%{{.*}}, %[[KEYS]], %[[VALUES]] :
+// What a library keeps, and not a search, is of i8 alone.
+// E4M3: cache = "state 'past_k'", entry = "step", reason = "what a library keeps is of no such type"
+// E4M3-LABEL: func.func @step
+// E4M3-NOT: attn.narrow_rows
+// E4M3: return
 // KERNEL-LABEL: func.func @step
 // KERNEL-COUNT-2: attn.kernel @gpu_narrow_rows_f16_nx2x1x8_
 // KERNEL: attn.kernel @gpu_attention_f16_d8_e8_{{.*}}tensor<?x2x?x12xi8>, tensor<?x2x?x12xi8>
