@@ -262,8 +262,9 @@ def fails(server, path, inputs, attnc=None):
         value = stored.get(info.name, np.random.default_rng(len(info.name)).standard_normal(dims))
         feeds[info.name] = value.view(dtype) if value.dtype.kind == "V" else value.astype(dtype)
     if attnc:
-        text = verified(attnc, model, pathlib.Path(server.folder))
-        return ("unfused", text) if text else ("pass", "")
+        text = verified(attnc, model, pathlib.Path(server.folder)) or ""
+        # With 3 it is not a model any more.
+        return ("unfused", text) if text.startswith("--verify-fusion ends with 5") else ("pass", "")
     return verdict(server, model, [feeds])[:2]
 
 

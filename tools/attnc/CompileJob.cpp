@@ -148,7 +148,7 @@ json::Array toJsonArray(ArrayRef<std::string> names) {
   return list;
 }
 
-std::string toJson(const CompileReport &report, const std::vector<KeptState> &searched, bool hasNaNGuard,
+std::string toJson(const CompileReport &report, const std::vector<KeptState> &searched, unsigned nanGuards,
                    const std::vector<std::string> &masks) {
   std::string text;
   Narrowing all;
@@ -198,9 +198,8 @@ std::string toJson(const CompileReport &report, const std::vector<KeptState> &se
                            << ",\"header\":" << json::Value(report.header) << ",\"fused\":" << report.fusedAttentions
                            << ",\"softmaxes\":" << report.softmaxes
                            << ",\"fusion_passes\":" << json::Value(json::Array(report.fusionPasses))
-                           << ",\"nan_guard\":" << (hasNaNGuard ? "true" : "false")
-                           << ",\"masks\":" << json::Value(json::Array(masks)) << ",\"fusion\":" << report.fusionJson
-                           << ",\"products\":" << report.productsJson << "}";
+                           << ",\"nan_guards\":" << nanGuards << ",\"masks\":" << json::Value(json::Array(masks))
+                           << ",\"fusion\":" << report.fusionJson << ",\"products\":" << report.productsJson << "}";
   return text;
 }
 
@@ -287,11 +286,11 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
   };
   CompileReport report;
   std::vector<KeptState> searched = statesOfSearches(*module);
-  bool hasNaNGuard = testsForNaN(*module);
+  unsigned nanGuards = countNaNTests(*module);
   std::vector<std::string> masks = inputsBeforeGuards(*module);
   LogicalResult compiled = compileModule(std::move(module), weights, options, job.output, &report);
   // Also of a failed compile: its verdicts tell what was not fused.
-  channel.report(toJson(report, searched, hasNaNGuard, masks));
+  channel.report(toJson(report, searched, nanGuards, masks));
   bool isWritten = timeline.write();
   if (succeeded(compiled) && !job.annotated.empty())
     isWritten &= writeAnnotatedModel(context, job.input, report, job.annotated);

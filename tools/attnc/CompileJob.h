@@ -35,7 +35,7 @@ inline constexpr char kImportStage[] = "importing";
 
 /// Imports and compiles; diagnostics go to standard error, the report to
 /// `channel` as JSON: elf_bytes, weight_bytes, fused, softmaxes,
-/// fusion_passes, nan_guard, fusion, narrowed, narrowing_error, states, caches.
+/// fusion_passes, nan_guards, fusion, narrowed, narrowing_error, states, caches.
 /// Returns the exit code.
 int runCompileJob(const CompileJob &job, WorkerChannel &channel);
 

@@ -287,17 +287,18 @@ private:
       return;
     // A masked key's NaN or infinity that no longer arrives is declared: the
     // element does not depend on it, or (0 * inf was NaN) on visible ones only. A guard that hid a NaN of query or key
-    // no longer does, and one that gave 0 for all of a row with such a key has nothing to guard there. Exponentials
-    // without a maximum overflow in the graph alone.
+    // no longer does, so that one behind it may, and one that gave 0 for all of a row with such a key has nothing to
+    // guard there. Exponentials without a maximum overflow in the graph alone.
     std::vector<bool> same = independent(one, entry, n, got);
     std::vector<uint64_t> rest;
     for (uint64_t i : far) {
-      bool wasGuarded = assumptions.hasNaNGuard && std::isnan(one.injected);
+      bool wasGuarded = assumptions.nanGuards && std::isnan(one.injected);
       bool isHidden = same[i] && std::isfinite(got.at(i)) && (!std::isfinite(want.at(i)) || wasGuarded);
       bool isVisible = std::isinf(one.injected) && std::isinf(got.at(i)) && std::isnan(want.at(i));
-      bool isUnguarded = assumptions.hasNaNGuard && mayMakeNaN(one, entry) && std::isnan(got.at(i));
+      bool isUnguarded = assumptions.nanGuards && mayMakeNaN(one, entry) && std::isnan(got.at(i));
+      bool isGuardedBehind = assumptions.nanGuards > 1 && std::isnan(one.injected) && !same[i] && got.at(i) == 0;
       bool hasOverflowed = one.floats == Floats::Large && std::isnan(want.at(i)) && std::isfinite(got.at(i));
-      if (!isHidden && !isVisible && !isUnguarded && !hasOverflowed)
+      if (!isHidden && !isVisible && !isUnguarded && !isGuardedBehind && !hasOverflowed)
         rest.push_back(i);
     }
     if (rest.size() != far.size())

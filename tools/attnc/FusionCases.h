@@ -20,7 +20,7 @@ struct FusionComparison {
 /// What fusion is allowed to assume about a model.
 struct FusionAssumptions {
   bool keepsLogitsSmall = false;  ///< scores are far below a finite mask: no logits of 1e4 or -inf
-  bool hasNaNGuard = false;       ///< the graph tests for NaN, which then hides NaN from query and key too
+  unsigned nanGuards = 0;         ///< tests for NaN in the graph, which then hide NaN from query and key too
   std::vector<std::string> masks; ///< inputs whose infinities make no NaN that such a test hides besides
 };
 

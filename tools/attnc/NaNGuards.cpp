@@ -74,7 +74,11 @@ bool isBeforeGuards(BlockArgument input) {
 
 } // namespace
 
-bool testsForNaN(ModuleOp module) { return holdsNaNTest(module); }
+unsigned countNaNTests(ModuleOp module) {
+  unsigned count = 0;
+  module->walk([&](Operation *op) { count += isNaNTest(op); });
+  return count;
+}
 
 std::vector<std::string> inputsBeforeGuards(ModuleOp module) {
   std::vector<std::string> names;

@@ -8,8 +8,8 @@
 
 namespace attn::tools {
 
-/// Whether the graph tests a float for NaN: softmaxes are guarded that way.
-bool testsForNaN(mlir::ModuleOp module);
+/// How often the graph tests a float for NaN: softmaxes are guarded that way.
+unsigned countNaNTests(mlir::ModuleOp module);
 
 /// The float inputs that reach no product of two tensors before such a test, as masks and biases of scores do: an
 /// infinity in one makes no NaN but that of a row without a visible key, which the guard is for.

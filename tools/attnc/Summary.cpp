@@ -53,7 +53,7 @@ void Summary::readFusion(const json::Object &object) {
   fused = object.getInteger("fused").value_or(0);
   softmaxes = object.getInteger("softmaxes").value_or(0);
   fusionPasses = texts(object.getArray("fusion_passes"));
-  assumptions.hasNaNGuard = object.getBoolean("nan_guard").value_or(false);
+  assumptions.nanGuards = object.getInteger("nan_guards").value_or(0);
   assumptions.masks = texts(object.getArray("masks"));
   if (const json::Array *verdicts = object.getArray("fusion"))
     for (const json::Value &verdict : *verdicts)
