@@ -60,6 +60,14 @@ def signals():
         case(f"stft_{parts}", "STFT", [floats(2, 20, parts), step, None, length], opset=17, onesided=0)
         case(f"stft_window_{parts}", "STFT", [floats(1, 21, parts), step, floats(8)], opset=17, onesided=0)
         case(f"dft_{parts}", "DFT", [floats(1, 6, parts)], opset=17, oracle="reference")
+        for axis in (0, 1, -2): # as an input; ONNX Runtime asks for a constant there
+            for n, length in enumerate((None, np.array(3, np.int64), np.array(7, np.int64))):
+                given = [floats(4, 5, 6, parts), length, np.array(axis, np.int64)]
+                case(f"dft_axis_{parts}_{axis}_{n}", "DFT", given, opset=20, oracle="reference")
+                case(f"dft_half_{parts}_{axis}_{n}", "DFT", given, opset=20, oracle="reference", onesided=1)
+    for axis in (0, 1, -2):
+        given = [floats(3, 4, 5, 2), np.array(6, np.int64), np.array(axis, np.int64)]
+        case(f"dft_back_{axis}", "DFT", given, opset=20, oracle="reference", inverse=1, onesided=1)
 
 
 def detection():

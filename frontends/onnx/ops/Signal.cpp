@@ -191,67 +191,6 @@ FailureOr<Tensor> fromHalf(Node &n, const Tensor &x, Transform how) {
   return n.slice(*y, y->rank() - 1, 0, 1);
 }
 
-/// A transform whose axis is data: each element sums over the dimension that
-/// the run names.
-LogicalResult transformAtRun(Node &n, const Tensor &x) {
-  Symbols &s = n.symbols();
-  bool inverse = n.intAttr("inverse", 0) != 0, onesided = n.intAttr("onesided", 0) != 0;
-  FailureOr<Expr> given = readScalar(n, 2);
-  if (failed(given))
-    return failure();
-  if (inverse && onesided)
-    return n.unsupported() << "an axis that is not known at import, with inverse and onesided";
-  Expr axis = s.select(s.less(*given, 0), *given + Expr(x.rank()), *given), have(1);
-  if (failed(n.requireAtMost(0, axis, "axis {1} is before the first")) ||
-      failed(n.requireAtMost(axis, Expr(x.rank() - 2), "axis {0} is beyond {1}")))
-    return failure();
-  SmallVector<Expr> chosen;
-  for (int64_t d = 0; d + 1 < x.rank(); ++d) {
-    chosen.push_back(s.equal(axis, d));
-    have = s.select(chosen.back(), x.shape[d], have);
-  }
-  FailureOr<Expr> length = n.hasInput(1) ? readSize(n, 1) : FailureOr<Expr>(have);
-  if (failed(length) || failed(n.requireAtMost(1, *length, "has a length of {1}")))
-    return failure();
-  Expr bins = onesided ? s.floorDiv(*length, 2) + Expr(1) : *length;
-  SmallVector<Expr, 4> shape;
-  for (auto [d, hit] : llvm::enumerate(chosen))
-    shape.push_back(s.select(hit, bins, x.shape[d]));
-  shape.push_back(2);
-  SmallVector<Value> along = sizeValues(n, chosen);
-  Value source = n.value(x), used = s.materialize(n.builder(), n.loc(), s.min(have, *length));
-  Value whole = s.materialize(n.builder(), n.loc(), *length);
-  DType wide = computeDType(x.dtype);
-  bool complex = !x.shape.back().is(1);
-  Value result = n.generate(x.dtype, shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
-    auto integer = [&](Value index) { return fromIndex(b, loc, DType::I64, index); };
-    Num bin = integer(whole).constant(0), period = integer(whole), zero = constantNum(b, loc, wide, 0.0);
-    for (auto [d, hit] : llvm::enumerate(along))
-      bin = bin + integer(hit) * integer(at[d]);
-    Num isReal = integer(at.back()) == bin.constant(0);
-    auto body = [&](OpBuilder &b, Location loc, ValueRange j, ValueRange carried) -> SmallVector<Value> {
-      SmallVector<Value> place;
-      for (auto [d, hit] : llvm::enumerate(along))
-        place.push_back(toIndex(select(integer(hit) == bin.constant(1), integer(j[0]), integer(at[d]))));
-      place.push_back(arith::ConstantIndexOp::create(b, loc, 0));
-      Num re = convert(load(b, loc, source, x.dtype, place), wide), im = zero;
-      if (complex) {
-        place.back() = arith::ConstantIndexOp::create(b, loc, 1);
-        im = convert(load(b, loc, source, x.dtype, place), wide);
-      }
-      Num turn = bin * integer(j[0]), rest = turn - (turn / period) * period;
-      Num angle = (inverse ? 2 : -2) * M_PI * convert(rest, DType::F64) / convert(period, DType::F64);
-      Num c = convert(cos(angle), wide), sine = convert(sin(angle), wide);
-      Num term = select(isReal, re * c - im * sine, re * sine + im * c);
-      return {(Num(b, loc, wide, carried[0]) + term).value()};
-    };
-    Num sum(b, loc, wide, sequential(b, loc, used, zero.value(), body)[0]);
-    return convert(inverse ? sum / convert(period, wide) : sum, x.dtype).value();
-  });
-  n.setOutput(0, result, x.dtype, shape);
-  return success();
-}
-
 /// `x`, whose last dimension has an open size (1 or 2), as complex numbers.
 FailureOr<Tensor> asComplex(Node &n, const Tensor &x) {
   const Expr &parts = x.shape.back();
@@ -286,6 +225,59 @@ FailureOr<Tensor> readNumbers(Node &n) {
   return x;
 }
 
+/// What the attributes and the length of the node make of `x` along dimension `dim`.
+FailureOr<Tensor> transformedAlong(Node &n, const Tensor &x, int64_t dim) {
+  Transform how{dim, x.shape[dim], {}, n.intAttr("inverse", 0) != 0, n.intAttr("onesided", 0) != 0};
+  if (how.inverse && how.onesided)
+    how.length = (x.shape[dim] - Expr(1)) * Expr(2);
+  if (n.hasInput(1)) {
+    FailureOr<Expr> length = readSize(n, 1);
+    if (failed(length))
+      return failure();
+    how.length = *length;
+  }
+  if (failed(n.requireAtMost(1, how.length, "has a length of {1}")))
+    return failure();
+  how.bins = how.onesided ? n.symbols().floorDiv(how.length, 2) + Expr(1) : how.length;
+  Tensor wide = n.cast(x, computeDType(x.dtype));
+  FailureOr<Tensor> y = how.inverse && how.onesided ? fromHalf(n, wide, how) : transformed(n, wide, how);
+  if (failed(y))
+    return failure();
+  return n.cast(*y, x.dtype);
+}
+
+/// A transform whose axis is data: of [what lies before it, it, what lies behind it, parts].
+LogicalResult transformAtRun(Node &n, const Tensor &x) {
+  Symbols &s = n.symbols();
+  FailureOr<Expr> given = readScalar(n, 2);
+  if (failed(given))
+    return failure();
+  Expr axis = s.select(s.less(*given, 0), *given + Expr(x.rank()), *given), before(1), size(1), behind(1);
+  if (failed(n.requireAtMost(0, axis, "axis {1} is before the first")) ||
+      failed(n.requireAtMost(axis, Expr(x.rank() - 2), "axis {0} is beyond {1}")))
+    return failure();
+  for (int64_t d = 0; d + 1 < x.rank(); ++d) {
+    before = before * s.select(s.less(d, axis), x.shape[d], 1);
+    size = s.select(s.equal(axis, d), x.shape[d], size);
+    behind = behind * s.select(s.less(axis, d), x.shape[d], 1);
+  }
+  FailureOr<Tensor> view = n.reshape(x, {before, size, behind, x.shape.back()});
+  if (failed(view))
+    return failure();
+  FailureOr<Tensor> y = transformedAlong(n, *view, 1);
+  if (failed(y))
+    return failure();
+  SmallVector<Expr> shape;
+  for (int64_t d = 0; d + 1 < x.rank(); ++d)
+    shape.push_back(s.select(s.equal(axis, d), y->shape[1], x.shape[d]));
+  shape.push_back(y->shape.back());
+  FailureOr<Tensor> result = n.reshape(*y, shape);
+  if (failed(result))
+    return failure();
+  n.setOutput(0, *result);
+  return success();
+}
+
 LogicalResult importDFT(Node &n) {
   if (failed(expectInputs(n, 1)))
     return failure();
@@ -307,23 +299,10 @@ LogicalResult importDFT(Node &n) {
     return failure();
   if (*dim == x.rank() - 1)
     return n.error() << "axis " << axis << " is the one of the parts of a number";
-  Transform how{*dim, x.shape[*dim], {}, n.intAttr("inverse", 0) != 0, n.intAttr("onesided", 0) != 0};
-  if (how.inverse && how.onesided)
-    how.length = (x.shape[*dim] - Expr(1)) * Expr(2);
-  if (n.hasInput(1)) {
-    FailureOr<Expr> length = readSize(n, 1);
-    if (failed(length))
-      return failure();
-    how.length = *length;
-  }
-  if (failed(n.requireAtMost(1, how.length, "has a length of {1}")))
-    return failure();
-  how.bins = how.onesided ? n.symbols().floorDiv(how.length, 2) + Expr(1) : how.length;
-  Tensor wide = n.cast(x, computeDType(x.dtype));
-  FailureOr<Tensor> y = how.inverse && how.onesided ? fromHalf(n, wide, how) : transformed(n, wide, how);
+  FailureOr<Tensor> y = transformedAlong(n, x, *dim);
   if (failed(y))
     return failure();
-  n.setOutput(0, n.cast(*y, x.dtype));
+  n.setOutput(0, *y);
   return success();
 }
 
