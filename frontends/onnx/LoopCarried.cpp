@@ -200,6 +200,8 @@ LogicalResult LoopImport::fitSequence(Carried &value, const Tensor &out, bool &f
     value.element.emplace();
     for (const Expr &size : first.shape) {
       Expr known = node.symbols().simplify(size);
+      if (!node.symbols().outlivesHome(known) && canUnroll(value))
+        return unrolls = true, fits = false, success();
       if (!node.symbols().outlivesHome(known))
         return node.unsupported() << "appends to a sequence a tensor whose size only the body knows", failure();
       value.element->push_back(known);
@@ -208,6 +210,10 @@ LogicalResult LoopImport::fitSequence(Carried &value, const Tensor &out, bool &f
     return success();
   }
   for (const Tensor &item : after.items) {
+    auto isUnlike = [&](auto sizes) { return node.symbols().isEqual(std::get<0>(sizes), std::get<1>(sizes)) != true; };
+    if (canUnroll(value) && (item.rank() != int64_t(value.element->size()) ||
+                             llvm::any_of(llvm::zip_equal(item.shape, *value.element), isUnlike)))
+      return unrolls = true, fits = false, success();
     if (item.rank() != int64_t(value.element->size()))
       return node.unsupported() << "appends tensors of " << item.rank() << " and " << value.element->size()
                                 << " dimensions to one sequence",

@@ -341,6 +341,50 @@ FailureOr<std::vector<Tensor>> LoopImport::outputsOf(ValueRange results) {
   return outputs;
 }
 
+/// A loop that surely runs a small number of times, if nothing ends it before, and whose `sequence` is known by items.
+bool LoopImport::canUnroll(const Carried &sequence) const {
+  constexpr int64_t kMostCopies = 64;
+  std::optional<int64_t> count = trips ? trips->constant() : std::nullopt;
+  return count && *count > 0 && *count <= kMostCopies && condition && condition->is(1) &&
+         !sequence.init.sequence->stack;
+}
+
+/// The body once an iteration: a sequence then has items of its own, of any sizes.
+FailureOr<std::vector<Tensor>> LoopImport::unroll() {
+  std::vector<Tensor> now;
+  for (const Carried &value : carried)
+    now.push_back(value.init);
+  std::vector<Sequence> rows(gathered.size());
+  for (int64_t i = 0; i < *trips->constant(); ++i) {
+    Tensor number, go;
+    number.dtype = DType::I64;
+    number.elements.emplace(1, Scalar(Expr(i)));
+    go.dtype = DType::Bool;
+    go.elements.emplace(1, Scalar(Expr(1)));
+    now.insert(now.begin(), {number, go});
+    FailureOr<std::vector<Tensor>> outputs = body(now);
+    if (failed(outputs))
+      return failure();
+    for (auto [n, row] : llvm::enumerate(rows)) {
+      row.items.push_back((*outputs)[1 + carried.size() + n]);
+      row.dtype = row.items[0].dtype;
+    }
+    now.assign(outputs->begin() + 1, outputs->begin() + 1 + carried.size());
+    std::optional<Scalar> goesOn = (*outputs)[0].scalar();
+    if (!goesOn)
+      return node.unsupported() << "appends tensors of unlike sizes to a sequence, and only the run ends it", failure();
+    if (std::get<Expr>(*goesOn).is(0))
+      break;
+  }
+  for (const Sequence &row : rows) {
+    std::optional<Tensor> stack = stackSequence(node, row);
+    if (!stack)
+      return failure();
+    now.push_back(*stack);
+  }
+  return now;
+}
+
 FailureOr<std::vector<Tensor>> LoopImport::run() {
   if (trips)
     trips = node.symbols().max(*trips, Expr(0));
@@ -357,6 +401,8 @@ FailureOr<std::vector<Tensor>> LoopImport::run() {
       return failure();
     if (!fits)
       region->erase();
+    if (unrolls)
+      return unroll();
   }
   if (!counts)
     return outputsOf(makeWhile());

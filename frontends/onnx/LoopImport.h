@@ -82,6 +82,8 @@ public:
 
 private:
   mlir::LogicalResult attempt(bool &fits);
+  bool canUnroll(const Carried &sequence) const;
+  mlir::FailureOr<std::vector<Tensor>> unroll();
   mlir::LogicalResult leaveBody(llvm::MutableArrayRef<Tensor> outputs, bool &fits);
   // LoopCarried.cpp
   mlir::LogicalResult prepare(Carried &value);
@@ -108,9 +110,10 @@ private:
   mlir::Operation *region = nullptr;
   mlir::Block *block = nullptr;
   Expr iteration;
-  bool counts = false; // scf.for: nothing but the number of trips ends it
-  mlir::Value goesOn;  // the condition that the body makes, i1
-  Expr ran;            // after the loop: iterations there were
+  bool unrolls = false; // tensors of unlike sizes are appended to a sequence: the body once an iteration
+  bool counts = false;  // scf.for: nothing but the number of trips ends it
+  mlir::Value goesOn;   // the condition that the body makes, i1
+  Expr ran;             // after the loop: iterations there were
 };
 
 //===----------------------------------------------------------------------===//

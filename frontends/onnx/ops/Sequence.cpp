@@ -56,6 +56,34 @@ std::optional<Tensor> attn::onnx::stackSequence(Node &node, const Sequence &sequ
   return concatenate(node, parts, 0, shape);
 }
 
+/// The tensor among `tensors` (of one rank, and any sizes) whose number is `at`, which is in bounds.
+static std::optional<Tensor> chosenTensor(Node &node, ArrayRef<Tensor> tensors, const Expr &at) {
+  Symbols &symbols = node.symbols();
+  std::vector<Tensor> parts;
+  SmallVector<Expr> shape(tensors[0].shape.begin(), tensors[0].shape.end());
+  Expr offset(0), end(0);
+  for (auto [number, tensor] : llvm::enumerate(tensors)) {
+    if (tensor.rank() != int64_t(shape.size()))
+      return node.unsupported() << "takes one of tensors of " << shape.size() << " and " << tensor.rank()
+                                << " dimensions, and only the run knows which",
+             std::nullopt;
+    Expr isChosen = symbols.equal(at, Expr(int64_t(number))), count = product(tensor.shape);
+    for (auto [size, own] : llvm::zip_equal(shape, tensor.shape))
+      size = symbols.select(isChosen, own, size);
+    offset = symbols.select(isChosen, end, offset);
+    FailureOr<Tensor> flat = node.reshape(tensor, {count});
+    if (failed(flat))
+      return std::nullopt;
+    parts.push_back(*flat);
+    end = end + count;
+  }
+  FailureOr<Tensor> result =
+      node.reshape(node.slice(concatenate(node, parts, 0, {end}), 0, offset, product(shape)), shape);
+  if (failed(result))
+    return std::nullopt;
+  return *result;
+}
+
 //===----------------------------------------------------------------------===//
 // Making sequences
 //===----------------------------------------------------------------------===//
@@ -87,18 +115,24 @@ static LogicalResult importSequenceConstruct(Node &node) {
   return success();
 }
 
-/// The position in input `i` among the items of a sequence, from the front;
-/// nullopt after an error.
-static std::optional<int64_t> itemPosition(Node &node, size_t i, const Sequence &sequence, bool orEnd) {
-  std::optional<SmallVector<int64_t>> position = node.constantInts(i);
+/// The position in input `i` among the `count` items of a sequence, from the front; nullopt after an error.
+static std::optional<Expr> itemPosition(Node &node, size_t i, const Expr &count, bool orEnd) {
+  std::optional<SmallVector<Expr>> position = node.exprs(i);
   if (!position || position->size() != 1)
-    return node.unsupported() << "takes a position that is not known at import", std::nullopt;
-  int64_t count = sequence.items.size(), at = (*position)[0];
+    return node.error() << "expects one position", std::nullopt;
+  Expr given = position->front(), at = node.symbols().select(node.symbols().less(given, 0), given + count, given);
+  if (failed(node.requireAtMost(Expr(0) - count, given, "position {1} is before the front of the sequence")) ||
+      failed(node.requireAtMost(given + Expr(1), orEnd ? count + Expr(1) : count,
+                                "takes item {0} (from 1) of a sequence of {1}")))
+    return std::nullopt;
+  return at;
+}
+
+/// The same for a sequence that is changed there.
+static std::optional<Expr> changedPosition(Node &node, size_t i, const Sequence &sequence, bool orEnd) {
   if (sequence.stack)
     return node.unsupported() << "changes a sequence that a loop made other than at its end", std::nullopt;
-  if (at < -count || at > (orEnd ? count : count - 1))
-    return node.error() << "position " << at << " is outside of a sequence of " << count, std::nullopt;
-  return at < 0 ? at + count : at;
+  return itemPosition(node, i, Expr(int64_t(sequence.items.size())), orEnd);
 }
 
 static LogicalResult importSequenceInsert(Node &node) {
@@ -110,14 +144,32 @@ static LogicalResult importSequenceInsert(Node &node) {
   if (item.dtype != sequence.dtype)
     return node.error() << "inserts " << dtypeName(item.dtype) << " into a sequence of " << dtypeName(sequence.dtype),
            failure();
-  int64_t at = sequence.items.size();
-  if (node.hasInput(2)) {
-    std::optional<int64_t> position = itemPosition(node, 2, sequence, /*orEnd=*/true);
-    if (!position)
-      return failure();
-    at = *position;
+  int64_t count = sequence.items.size();
+  std::optional<Expr> at = Expr(count);
+  if (node.hasInput(2) && !(at = changedPosition(node, 2, sequence, /*orEnd=*/true)))
+    return failure();
+  if (std::optional<int64_t> known = at->constant()) {
+    sequence.items.insert(sequence.items.begin() + *known, item);
+    setSequence(node, std::move(sequence));
+    return success();
   }
-  sequence.items.insert(sequence.items.begin() + at, item);
+  Symbols &symbols = node.symbols();
+  std::vector<Tensor> items;
+  for (int64_t i = 0; i <= count; ++i) {
+    std::vector<Tensor> candidates; // where the position is behind i, i, and before it
+    if (i < count)
+      candidates.push_back(source->items[i]);
+    int64_t own = candidates.size();
+    candidates.push_back(item);
+    if (i > 0)
+      candidates.push_back(source->items[i - 1]);
+    Expr which = symbols.select(symbols.less(i, *at), 0, symbols.select(symbols.equal(*at, i), own, own + 1));
+    std::optional<Tensor> chosen = chosenTensor(node, candidates, which);
+    if (!chosen)
+      return failure();
+    items.push_back(*chosen);
+  }
+  sequence.items = std::move(items);
   setSequence(node, std::move(sequence));
   return success();
 }
@@ -129,14 +181,22 @@ static LogicalResult importSequenceErase(Node &node) {
   Sequence sequence = *source;
   if (sequence.items.empty())
     return node.unsupported() << "erases from a sequence whose end is not known at import", failure();
-  int64_t at = sequence.items.size() - 1;
-  if (node.hasInput(1)) {
-    std::optional<int64_t> position = itemPosition(node, 1, sequence, /*orEnd=*/false);
-    if (!position)
-      return failure();
-    at = *position;
+  std::optional<Expr> at = Expr(int64_t(sequence.items.size()) - 1);
+  if (node.hasInput(1) && !(at = changedPosition(node, 1, sequence, /*orEnd=*/false)))
+    return failure();
+  if (std::optional<int64_t> known = at->constant()) {
+    sequence.items.erase(sequence.items.begin() + *known);
+    setSequence(node, std::move(sequence));
+    return success();
   }
-  sequence.items.erase(sequence.items.begin() + at);
+  sequence.items.pop_back();
+  for (auto [i, item] : llvm::enumerate(sequence.items)) {
+    Expr isAfter = node.symbols().less(*at, Expr(int64_t(i) + 1));
+    std::optional<Tensor> chosen = chosenTensor(node, {source->items[i], source->items[i + 1]}, isAfter);
+    if (!chosen)
+      return failure();
+    item = *chosen;
+  }
   setSequence(node, std::move(sequence));
   return success();
 }
@@ -240,29 +300,24 @@ static LogicalResult importSequenceLength(Node &node) {
 
 static LogicalResult importSequenceAt(Node &node) {
   const Sequence *sequence = node.sequence(0);
-  std::optional<SmallVector<Expr>> position = node.exprs(1);
   if (!sequence)
     return failure();
-  if (!position || position->size() != 1)
-    return node.error() << "expects one position", failure();
-  Expr at = (*position)[0];
-  if (!sequence->stack && at.constant()) {
-    std::optional<int64_t> item = itemPosition(node, 1, *sequence, /*orEnd=*/false);
+  Expr count = sequence->length + Expr(int64_t(sequence->items.size()));
+  std::optional<Expr> at = itemPosition(node, 1, count, /*orEnd=*/false);
+  if (!at)
+    return failure();
+  if (!sequence->stack && !sequence->items.empty()) {
+    std::optional<int64_t> known = at->constant();
+    std::optional<Tensor> item = known ? sequence->items[*known] : chosenTensor(node, sequence->items, *at);
     if (!item)
       return failure();
-    node.setOutput(0, sequence->items[*item]);
+    node.setOutput(0, *item);
     return success();
   }
   std::optional<Tensor> stack = stackSequence(node, *sequence);
   if (!stack)
     return failure();
-  Symbols &symbols = node.symbols();
-  Expr length = stack->shape[0];
-  at = symbols.select(symbols.less(at, Expr(0)), at + length, at);
-  if (failed(node.requireAtMost(Expr(0), at, "position {1} is before the front of the sequence")) ||
-      failed(node.requireAtMost(at + Expr(1), length, "takes item {0} (from 1) of a sequence of {1}")))
-    return failure();
-  Tensor row = node.slice(*stack, 0, at, Expr(1));
+  Tensor row = node.slice(*stack, 0, *at, Expr(1));
   FailureOr<Tensor> item = node.reshape(row, ArrayRef<Expr>(row.shape).drop_front());
   if (failed(item))
     return failure();
