@@ -1,5 +1,7 @@
 #include "test/kernels/KernelHarness.h"
 
+#include "compiler/emit/cpu/Object.h"
+
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -302,21 +304,24 @@ std::unique_ptr<llvm::TargetMachine> makeMachine(TargetAttr attr) {
                                   llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
 }
 
+/// As a compile at -O3 does.
 void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::LoopAnalysisManager lam;
   llvm::FunctionAnalysisManager fam;
   llvm::CGSCCAnalysisManager cgam;
   llvm::ModuleAnalysisManager mam;
   llvm::PipelineTuningOptions tuning;
-  // Kernels are vectors already.
-  tuning.LoopVectorization = tuning.SLPVectorization = tuning.LoopInterleaving = false;
+  tuning.LoopVectorization = tuning.SLPVectorization = tuning.LoopInterleaving = tuning.LoopUnrolling = false;
   llvm::PassBuilder builder(&machine, tuning);
   builder.registerModuleAnalyses(mam);
   builder.registerCGSCCAnalyses(cgam);
   builder.registerFunctionAnalyses(fam);
   builder.registerLoopAnalyses(lam);
   builder.crossRegisterProxies(lam, fam, cgam, mam);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, mam);
+  llvm::ModulePassManager passes;
+  if (llvm::Error wrong = builder.parsePassPipeline(passes, passesOfVectorCode()))
+    llvm::report_fatal_error(std::move(wrong));
+  passes.run(module, mam);
 }
 
 template <typename Stream>

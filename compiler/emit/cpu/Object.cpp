@@ -22,6 +22,8 @@ static constexpr llvm::StringLiteral kVectorCode =
     "gvn,loop-mssa(licm<allowspeculation>),early-cse,"
     "simplifycfg<no-keep-loops;hoist-common-insts;sink-common-insts>),globaldce,constmerge";
 
+llvm::StringRef passesOfVectorCode() { return kVectorCode; }
+
 static llvm::OptimizationLevel levelOf(unsigned optLevel) {
   switch (optLevel) {
   case 0:

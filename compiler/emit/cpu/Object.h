@@ -3,6 +3,7 @@
 
 #include "dialects/attn/AttnOps.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/StringSet.h"
 #include <string>
 
@@ -22,6 +23,9 @@ namespace attn {
 /// False, with `error` set, when LLVM has no such target.
 bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, const llvm::StringSet<> &shared,
                     std::string &error);
+
+/// LLVM's passes at level 3, as text.
+llvm::StringRef passesOfVectorCode();
 
 using ObjectBytes = llvm::SmallVector<char, 0>;
 
