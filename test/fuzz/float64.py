@@ -10,6 +10,7 @@ import collections
 import ml_dtypes
 import numpy as np
 import onnx
+import onnx.reference.ops  # noqa: F401  once, not in each child of models.py: 200 modules
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
