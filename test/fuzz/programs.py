@@ -7,7 +7,8 @@
 Seed n is always the same model: operators are put behind each other as long as ONNX Runtime computes them, with open
 dimensions and with outputs that are read further on, are inputs, or are the same. It runs at the sizes that it was made
 with and at others. Inputs are small whole numbers; what has a jump (rounding, comparing) reads only what is exact, so
-that no rounding decides. A failure is made smaller and kept as operators.py keeps it.
+that no rounding decides. LLVM optimises the code of every eighth model, as in models.py. A failure is made smaller and
+kept as operators.py keeps it.
 """
 import argparse
 import collections
@@ -176,8 +177,8 @@ def is_oracles_own(model, feeds):
     return False
 
 
-def verdict(server, model, feeds):
-    """("pass" | "void" | "open" | "refused" | "wrong" | "crash", message)."""
+def verdict(server, model, feeds, **more):
+    """("pass" | "void" | "open" | "refused" | "wrong" | "crash", message); `more` goes into the server's request."""
     try:
         expected = operators.by_onnxruntime(model, feeds)
     except Exception:  # of no common class: not a model at these sizes
@@ -187,7 +188,7 @@ def verdict(server, model, feeds):
            or a.ndim != len(o.type.tensor_type.shape.dim) for a, o in zip(expected, model.graph.output)):
         return "void", ""
     try:
-        got, _ = server.run(model, feeds, [o.name for o in model.graph.output])
+        got, _ = server.run(model, feeds, [o.name for o in model.graph.output], **more)
     except backend.Refused as refusal:
         if refusal.code == backend.UNSUPPORTED:
             return ("open" if operators.OPEN.search(refusal.message) else "refused"), refusal.message
@@ -243,7 +244,8 @@ def main():
             local.server = backend.Server(os.path.abspath(args.server), gpu=args.gpu)
         for sizes in (SIZES, program.r.choice(OTHERS)):
             model = program.model()
-            kind, message = verdict(local.server, model, program.feeds(model, sizes))
+            kind, message = verdict(local.server, model, program.feeds(model, sizes), keep=not answers,
+                                    compiled=bool(answers) and answers[0][0] == "pass", quick=seed % 8 != 0)
             answers.append((kind, message))
             if kind not in ("pass", "open", "void"):
                 model = shrunk(local.server, program, sizes, kind)
