@@ -1,5 +1,6 @@
 #include "tools/attnc/GenerateOptions.h"
 #include "tools/attnc/HubFolder.h"
+#include "tools/options/Console.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -211,6 +212,11 @@ std::optional<SearchOptions> readGenerateOptions(CommandLine &line, StringRef fo
   readLimits(line, search, !folder.empty());
   readScores(line, search);
   readNames(line, search);
+  if (!line.failed() && !folder.empty() && search.eos.empty() && !search.isCtc())
+    reportNote(folder +
+               ": no config.json or generation_config.json there names an end token, so every result has as "
+               "many tokens as it may have (" +
+               search.maxLength + "); --eos=ID names one");
   return search;
 }
 
