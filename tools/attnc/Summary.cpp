@@ -3,6 +3,7 @@
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
+#include <map>
 
 using namespace llvm;
 
@@ -89,19 +90,25 @@ void Summary::readStates(const json::Array &list) {
 
 void Summary::readCaches(const json::Array &list) {
   caches = print(list);
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> wide; // by entry and reason
   for (const json::Value &cache : list) {
     const json::Object *fields = cache.getAsObject();
     if (!fields)
       continue;
     ++cacheCount;
     if (std::optional<StringRef> reason = fields->getString("reason")) {
-      wideCaches.push_back(("entry '" + printable(fields->getString("entry").value_or("")) +
-                            "': " + printable(fields->getString("cache").value_or("")) +
-                            " is not stored in 8 bits: " + printable(*reason)));
+      wide[{printable(fields->getString("entry").value_or("")), printable(*reason)}].push_back(
+          printable(fields->getString("cache").value_or("")));
       continue;
     }
     cacheBytes += fields->getInteger("bytes").value_or(0);
     cacheBytesBefore += fields->getInteger("bytes_before").value_or(0);
+  }
+  for (const auto &[where, names] : wide) {
+    wideCacheCount += names.size();
+    std::string more = names.size() == 1 ? " is" : " and " + std::to_string(names.size() - 1) + " more are";
+    wideCaches.push_back("entry '" + where.first + "': " + names.front() + more +
+                         " not stored in 8 bits: " + where.second);
   }
 }
 

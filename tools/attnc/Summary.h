@@ -25,8 +25,8 @@ struct Summary {
   std::string states = "[]";
   std::vector<std::string> copiedStates; ///< notes on those that grow
   std::string caches = "[]";
-  std::vector<std::string> wideCaches;           ///< notes on those that --cache does not change
-  size_t cacheCount = 0;                         ///< these and the others, ...
+  std::vector<std::string> wideCaches;           ///< notes on those that --cache does not change, ...
+  size_t wideCacheCount = 0, cacheCount = 0;     ///< ... their number, and that of these and the others, ...
   uint64_t cacheBytes = 0, cacheBytesBefore = 0; ///< ... which take so much for a position of a sequence
   std::vector<std::string> hostOps;
   unsigned fused = 0, softmaxes = 0;

@@ -101,7 +101,7 @@ std::string describeByteRows(const Summary &summary) {
 
 /// How many caches --cache stores in 8 bits, and what that saves.
 std::string describeCaches(StringRef type, const Summary &summary) {
-  size_t stored = summary.cacheCount - summary.wideCaches.size();
+  size_t stored = summary.cacheCount - summary.wideCacheCount;
   if (!stored)
     return ("--cache=" + type + " changes nothing: no cache of an attention is kept").str();
   return (Twine(stored) + " of " + Twine(summary.cacheCount) + (summary.cacheCount == 1 ? " cache is" : " caches are") +

@@ -11,6 +11,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
 
@@ -45,6 +46,7 @@ public:
 private:
   void narrowStates(func::FuncOp entry);
   void narrowCarried(scf::WhileOp loop);
+  void noteReadOnly(scf::WhileOp loop);
   void narrow(const CacheValues &cache);
   void add(func::FuncOp entry, StringRef name, RankedTensorType type, StringRef reason);
 
@@ -129,6 +131,34 @@ void CacheNarrowing::narrowCarried(scf::WhileOp loop) {
     if (obstacle.empty())
       narrow(cache);
   }
+  noteReadOnly(loop);
+}
+
+/// Whether a loop only reads `rows`: what they are a view or a conversion of was there before it.
+static bool isReadOnly(scf::WhileOp loop, Value rows) {
+  auto isOutside = [&](Value value) { return !loop->isAncestor(value.getParentBlock()->getParentOp()); };
+  while (!isOutside(rows)) {
+    Operation *maker = rows.getDefiningOp();
+    if (!maker || !(isa<ViewLikeOpInterface, tensor::CastOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp,
+                        tensor::ExtractSliceOp, linalg::TransposeOp>(maker)))
+      return false;
+    rows = maker->getOperand(0);
+  }
+  return !rows.getDefiningOp<WeightOp>() && !matchPattern(rows, m_Constant());
+}
+
+/// Keys and values of another sequence, an encoder's, to which no step adds.
+void CacheNarrowing::noteReadOnly(scf::WhileOp loop) {
+  auto entry = loop->getParentOfType<func::FuncOp>();
+  loop->walk([&](AttentionOp reader) {
+    auto note = [&](StringRef role, Value rows) {
+      if (rows && isReadOnly(loop, rows))
+        add(entry, (role + " of " + nodeName(reader.getLoc())).str(), cast<RankedTensorType>(rows.getType()),
+            "no step adds rows");
+    };
+    note("keys", reader.getKey());
+    note("values", reader.getValue());
+  });
 }
 
 /// Changes the type of the cache: what is written becomes bytes before, attentions read what these stand for.
