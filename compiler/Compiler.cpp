@@ -10,6 +10,7 @@
 #include "compiler/package/LibraryFile.h"
 #include "compiler/package/WeightPlan.h"
 #include "compiler/pipelines/Pipelines.h"
+#include "dialects/attn/CacheOps.h"
 #include "passes/graph/attention/Formula.h"
 #include "runtime/include/attnrt/abi.h"
 
@@ -81,6 +82,8 @@ public:
       return writeText([&](llvm::raw_ostream &os) { ir.print(os); });
     if (failed(runPasses("kernels", [&](PassManager &pm) { machine->buildKernelPipeline(pm, wanted); })))
       return failure();
+    if (failed(findUnserved()))
+      return failure();
     reportFusion(ir, report); // again: it is known now which have a kernel
     reportProducts(ir, report);
     reportCaches(ir, report);
@@ -103,6 +106,18 @@ public:
   }
 
 private:
+  /// Rows of e4m3 are made by kernels alone, and only a GPU has such.
+  LogicalResult findUnserved() {
+    WalkResult found = module->walk([](NarrowRowsOp op) {
+      op.emitError("no kernel of this target, and no loop, makes rows of ")
+          << cast<RankedTensorType>(op.getType()).getElementType()
+          << "; store them as i8, or compile for a GPU (--target=cuda)";
+      return WalkResult::interrupt();
+    });
+    report.unsupported |= found.wasInterrupted();
+    return failure(found.wasInterrupted());
+  }
+
   /// What bufferisation refuses is said in the model's terms, at its node.
   LogicalResult assignBuffers() {
     std::optional<Location> refused;
