@@ -74,7 +74,10 @@ class Compile(unittest.TestCase):
         ids = np.ones((1, 17), np.int64)
         with self.assertRaisesRegex(attnc.InvalidArgument, "17"):
             small(ids, ids)
-        shaped = attnc.load(models.scaled(), shapes={"a": (2, None)})
+        report = str(attnc.load(models.BERT, precision="int8").fusion)
+        self.assertRegex(report, "\nproduct +weight +arithmetic +kernel\n")
+        self.assertRegex(report, "\n\\d+ of \\d+ products of operands in fewer bits than f32 by a kernel$")
+        shaped = attnc.load(models.scaled(), shapes={"a": (np.int64(2), None)})
         self.assertEqual(shaped.inputs[0].shape, (2, 4))
         asked = attnc.load(models.optional(), absent="s")
         self.assertEqual([info.name for info in asked.inputs], ["x"])
@@ -104,6 +107,18 @@ class Compile(unittest.TestCase):
                    absent=["z"])  # fmt: skip
         self.check("input 'a', which --absent names, is not optional", attnc.InvalidArgument, models.scaled(), out, absent="a")
         self.check("absent expects a text or a list of texts", attnc.InvalidArgument, models.scaled(), out, absent=[1])
+        for option, wrong, message in (
+            ("absent", False, "absent expects a text or a list of texts, not bool"),
+            ("absent", 0, "absent expects a text or a list of texts, not int"),
+            ("expose_attention", 0, "expose_attention expects a text or a list of texts, not int"),
+            ("own_state", "no", "own_state expects True or False, not 'no'"),
+            ("profiling", 1, "profiling expects True or False, not 1"),
+            ("allow_host_ops", None, "allow_host_ops expects True or False, not None"),
+            ("optimize", True, "optimize expects a level from 0 to 3, not True"),
+            ("dims", {"a": (True, 4)}, "expects a size or \\(least, most\\), not \\(True, 4\\)"),
+            ("shapes", {"a": (2, 2.5)}, "shapes: 'a' expects sizes, or None for an open one, not \\(2, 2.5\\)"),
+        ):
+            self.check(message, attnc.InvalidArgument, models.scaled(), out, **{option: wrong})
         for wrong in (4, "4"):
             self.check("shapes: 'a' expects a shape, or", attnc.InvalidArgument, models.scaled(), out, shapes={"a": wrong})
         onnx.save(models.scaled(), self.folder / "m.onnx")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import numbers
 import os
 import pathlib
 import subprocess
@@ -54,10 +55,14 @@ def _texts_of(option: str, given: Any) -> List[str]:
     return texts
 
 
+def _is_size(size: Any) -> bool:
+    return isinstance(size, numbers.Integral) and not isinstance(size, bool)
+
+
 def _dim(name: str, size: Any) -> str:
-    if isinstance(size, int) and not isinstance(size, bool):
+    if _is_size(size):
         return f"--dim={name}:{size}"
-    if isinstance(size, tuple) and len(size) == 2 and all(isinstance(bound, int) for bound in size):
+    if isinstance(size, tuple) and len(size) == 2 and all(_is_size(bound) for bound in size):
         return f"--dim={name}:{size[0]}..{size[1]}"
     raise InvalidArgument(f"dims: '{name}' expects a size or (least, most), not {size!r}")
 
@@ -70,6 +75,8 @@ def _shapes(name: str, given: Any) -> Iterator[Tuple[str, str]]:
     if any(isinstance(size, abc.Iterable) for size in sizes):
         for number, size in enumerate(sizes):
             yield from _shapes(f"{name}.{number}", size)
+    elif not all(size is None or _is_size(size) for size in sizes):
+        raise InvalidArgument(f"shapes: '{name}' expects sizes, or None for an open one, not {given!r}")
     else:
         yield name, "x".join("?" if size is None else str(size) for size in sizes)
 
@@ -106,10 +113,15 @@ def flags_of(
     ):
         if given is not None and not isinstance(given, kind):
             raise InvalidArgument(f"{option} expects {what}, not {type(given).__name__}")
+    for option, on in (("allow_host_ops", allow_host_ops), ("own_state", own_state), ("profiling", profiling)):
+        if not isinstance(on, bool):
+            raise InvalidArgument(f"{option} expects True or False, not {on!r}")
+    if optimize is not None and not _is_size(optimize):
+        raise InvalidArgument(f"optimize expects a level from 0 to 3, not {optimize!r}")
     flags = [_dim(name, size) for name, size in sorted((dims or {}).items())]
     for name, sizes in sorted((shapes or {}).items()):
         flags += [f"--shape={tensor}:{shape}" for tensor, shape in _shapes(name, sizes)]
-    flags += [f"--absent={name}" for name in sorted(set(_texts_of("absent", absent or ())))]
+    flags += [f"--absent={name}" for name in sorted(set(_texts_of("absent", () if absent is None else absent)))]
     for flag, value in (
         ("weights", weights),
         ("precision", precision),
@@ -125,7 +137,8 @@ def flags_of(
             flags.append(f"--{flag}={value}")
     if optimize is not None:
         flags.append(f"-O{optimize}")
-    nodes = _texts_of("expose_attention", "all" if expose_attention is True else expose_attention or ())
+    exposed = "all" if expose_attention is True else expose_attention
+    nodes = [] if exposed is None or exposed is False else _texts_of("expose_attention", exposed)
     flags += [f"--expose-attention={node}" for node in nodes]
     if expose_attention_as is not None:
         flags.append("--expose-attention-as=" + ",".join(_texts_of("expose_attention_as", expose_attention_as)))

@@ -78,7 +78,18 @@ class FusionReport(Sequence[Verdict]):
 
     def __str__(self) -> str:
         header, rows = self._rows()
-        return text_table(header, rows) + f"\n{self.fused} of {len(self)} softmaxes fused"
+        text = text_table(header, rows) + f"\n{self.fused} of {len(self)} softmaxes fused"
+        if not self.products:
+            return text
+        keys = ("node", "storage", "arithmetic", "kernel", "reason")
+        lines = [[str(product.get(key, "")) for key in keys] for product in self.products]
+        kernels = sum(bool(kernel) for *_, kernel, _ in lines)
+        table = text_table(
+            ("product", "weight", "arithmetic", "kernel"),
+            [(*line[:3], line[3] or f"none, slower than f32: {line[4]}") for line in lines],
+        )
+        what = "product" if len(lines) == 1 else "products"
+        return f"{text}\n{table}\n{kernels} of {len(lines)} {what} of operands in fewer bits than f32 by a kernel"
 
     def __repr__(self) -> str:
         return f"<FusionReport: {self.fused} of {len(self)} softmaxes fused>"
