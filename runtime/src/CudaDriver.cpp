@@ -16,7 +16,7 @@ ForkHook hook([](void *) { pthread_mutex_init(&lock, nullptr); }, nullptr);
 
 // PTX 8.0, the oldest that the compiler writes, came with CUDA 12.0.
 constexpr int kOldestVersion = 12000;
-constexpr int kOldestWithLoops = 12040;
+constexpr int kOldestWithLoops = 12040, kOldestWithParamInfo = 12040;
 
 struct Name {
   const char *name;
@@ -101,6 +101,8 @@ attnrt_status load() {
   table.hasLoops = version >= kOldestWithLoops;
   for (const Name &name : ofLoops)
     table.hasLoops &= (*name.place = dlsym(library, name.name)) != nullptr;
+  auto &paramInfo = reinterpret_cast<void *&>(table.cuFuncGetParamInfo);
+  paramInfo = version >= kOldestWithParamInfo ? dlsym(library, "cuFuncGetParamInfo") : nullptr;
   if (int code = table.cuDeviceGetCount(&count))
     return failCuda(table, code, "cuDeviceGetCount", "the NVIDIA driver cannot be used");
   if (count < 1)

@@ -6,7 +6,7 @@
 
 namespace attn::rt {
 
-constexpr uint64_t kTensorMapBytes = 128; // of a CUtensorMap
+constexpr uint64_t kTensorMapBytes = 128, kTensorMapAlignment = 64; // of a CUtensorMap
 
 /// The functions of libcuda.so.1 that the runtime calls, found by name when the
 /// first library with GPU code is loaded: a program without a GPU needs no CUDA.
@@ -65,6 +65,7 @@ struct CudaDriver {
   int (*cuGraphConditionalHandleCreate)(uint64_t *, void *, void *, unsigned, unsigned);
   int (*cuGraphAddNode)(void **, void *, void *const *, size_t, CudaConditionalNode *);
   bool hasLoops;
+  int (*cuFuncGetParamInfo)(void *, size_t, size_t *, size_t *); ///< null before CUDA 12.4
 };
 
 /// The driver, opened and initialised, with at least one device. Fails with a

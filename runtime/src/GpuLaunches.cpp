@@ -35,6 +35,23 @@ bool GpuLaunches::reserve(uint64_t bytes) {
   return true;
 }
 
+int LaunchParameters::find(const CudaDriver &driver, void *function) {
+  if (size < kTensorMapBytes || !driver.cuFuncGetParamInfo)
+    return kCudaSuccess;
+  for (size_t at = 0; at < size; ++count) {
+    size_t ignored, length;
+    if (int code = driver.cuFuncGetParamInfo(function, count, &ignored, &length))
+      return code;
+    size_t alignment = length == kTensorMapBytes ? kTensorMapAlignment : length;
+    at = (at + alignment - 1) / alignment * alignment;
+    if (count == kMost || at + length > size)
+      return kCudaInvalidValue;
+    places[count] = const_cast<uint8_t *>(bytes + at);
+    at += length;
+  }
+  return kCudaSuccess;
+}
+
 int GpuLaunches::launch(const Shape &shape, const void *parameters, void *stream) {
   if (shape.kernel == kProductLaunch) {
     attnrt_product product;
@@ -45,21 +62,20 @@ int GpuLaunches::launch(const Shape &shape, const void *parameters, void *stream
   void *function = model.functions[uint64_t(shape.kernel)];
   if (int code = model.allowShared(shape.kernel, shape.shared))
     return code;
-  size_t bytes = shape.parameterBytes;
+  LaunchParameters given(parameters, shape.parameterBytes);
+  if (int code = given.find(*model.driver, function))
+    return code;
   const uint32_t *grid = shape.grid, *block = shape.block;
-  // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END
-  void *extra[] = {reinterpret_cast<void *>(1), const_cast<void *>(parameters), reinterpret_cast<void *>(2), &bytes,
-                   nullptr};
   GpuTrace::Span span(trace, model.code->kernels[shape.kernel]);
   if (shape.cooperative) {
     constexpr int kCooperative = 2; // CU_LAUNCH_ATTRIBUTE_COOPERATIVE
     CudaLaunchAttribute attribute = {kCooperative, {}, 1, {}};
     CudaLaunchConfig config = {
         {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shape.shared, stream, &attribute, 1};
-    return model.driver->cuLaunchKernelEx(&config, function, nullptr, extra);
+    return model.driver->cuLaunchKernelEx(&config, function, given.each(), given.extra());
   }
   return model.driver->cuLaunchKernel(function, grid[0], grid[1], grid[2], block[0], block[1], block[2], shape.shared,
-                                      stream, nullptr, extra);
+                                      stream, given.each(), given.extra());
 }
 
 GpuLaunches::Shape GpuLaunches::shapeAt(uint64_t at) const {

@@ -18,6 +18,30 @@ constexpr int32_t kLoopBegin = -3, kLoopEnd = -4;
 /// Of a multiple of 8 bytes.
 uint64_t hashOf(const uint8_t *bytes, uint64_t size);
 
+/// The parameters of a launch as the driver takes them. Bytes that are laid out as PTX does are at their places on the
+/// device as they are, but for tensor maps: these are aligned to 64 bytes where the device keeps parameters, which
+/// begins at 528 on sm_90. Those of kernels that may have maps are given one by one.
+class LaunchParameters {
+public:
+  LaunchParameters(const void *bytes, size_t size)
+      : bytes(static_cast<const uint8_t *>(bytes)), size(size),
+        // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END
+        packed{reinterpret_cast<void *>(1), const_cast<void *>(bytes), reinterpret_cast<void *>(2), &this->size,
+               nullptr} {}
+  LaunchParameters(const LaunchParameters &) = delete;
+
+  /// Of a kernel of the library. A code of the driver.
+  int find(const CudaDriver &driver, void *function);
+  void **each() { return count ? places : nullptr; }
+  void **extra() { return count ? nullptr : packed; }
+
+private:
+  static constexpr size_t kMost = 512; ///< parameters
+  const uint8_t *bytes;
+  size_t size, count = 0;
+  void *packed[5], *places[kMost];
+};
+
 /// The launches of a session's run. They are kept until the entry is through or
 /// reads from the device. A run whose launches are those of an earlier one, to
 /// the last parameter, goes to the device as one CUDA graph: shapes, addresses

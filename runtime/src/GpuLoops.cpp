@@ -97,9 +97,10 @@ bool GpuLaunches::fillBody(void *body, Range range, uint64_t handle, DeviceAddre
   const CudaDriver &driver = *model.driver;
   void *last = nullptr;
   auto add = [&](CudaKernelNode &node, const void *parameters, size_t bytes) {
-    void *extra[] = {reinterpret_cast<void *>(1), const_cast<void *>(parameters), reinterpret_cast<void *>(2), &bytes,
-                     nullptr};
-    node.extra = extra;
+    LaunchParameters given(parameters, bytes);
+    if (given.find(driver, node.function))
+      return false;
+    node.parameters = given.each(), node.extra = given.extra();
     return !driver.cuGraphAddKernelNode_v2(&last, body, &last, last ? 1 : 0, &node);
   };
   for (uint64_t at = range.begin; at < range.end; at += bytesOf(shapeAt(at))) {

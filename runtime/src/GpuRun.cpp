@@ -151,6 +151,14 @@ static int32_t product(attnrt_run *abi, const attnrt_product *wanted) {
 static int32_t mapTiles(attnrt_run *abi, void *map, const void *tensor, int32_t rank, const int64_t *sizes,
                         const int64_t *strides, const int64_t *tile) {
   Run &run = runOf(abi);
+  if (!driverOf(run).cuFuncGetParamInfo) {
+    run.status =
+        fail(ATTNRT_DEVICE,
+             "entry '%s' copies tiles by tensor maps, which a launch takes since CUDA 12.4, and the NVIDIA driver "
+             "is older: update it, or compile for sm_90 in place of sm_90a",
+             run.plan->entry->name);
+    return 1;
+  }
   constexpr int kWords = 1, kPlain = 0, kSwizzle128 = 3, kPromote256 = 3, kZeros = 0; // CU_TENSOR_MAP_...
   constexpr int32_t kMaxMapRank = 5;
   constexpr uint64_t kBytes = 2;

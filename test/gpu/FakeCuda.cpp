@@ -367,6 +367,15 @@ FAKE cuFuncSetAttribute(void *handle, int attribute, int value) {
   return Success;
 }
 
+FAKE cuFuncGetParamInfo(void *handle, size_t number, size_t *offset, size_t *size) {
+  LOCKED;
+  const std::vector<Parameter> &parameters = static_cast<Function *>(handle)->kernel->parameters;
+  if (number >= parameters.size())
+    return InvalidValue;
+  *offset = parameters[number].offset, *size = parameters[number].size;
+  return Success;
+}
+
 FAKE cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *tensor, const uint64_t *sizes,
                             const uint64_t *pitches, const uint32_t *tile, const uint32_t *steps, int interleave,
                             int swizzle, int, int fill) {
@@ -402,6 +411,11 @@ Result fake::prepare(const LaunchRequest &request, bool isCooperative, Work &wor
     for (size_t i = 0; i < kernel.parameters.size(); ++i)
       memcpy(&bytes[kernel.parameters[i].offset], parameters[i], kernel.parameters[i].size);
   } else if (extra) {
+    // The device keeps parameters from 528 on: what is aligned to more than 16 bytes is elsewhere than in the buffer.
+    constexpr uint32_t kAligned = 16;
+    for (const Parameter &each : kernel.parameters)
+      if (each.alignment > kAligned)
+        return LaunchOutOfResources;
     const void *data = nullptr;
     size_t size = 0;
     for (; *extra; extra += 2) {

@@ -40,15 +40,16 @@ def spread(places, name):
     return f"{places.size} {name} in {places[0]}..{places[-1]}"
 
 
-def compare(name, got, want, rtol, atol, rows=None, exact=None):
+def compare(name, got, want, rtol, atol, rows=None, exact=None, slack=0):
     """What is wrong, or "". `want` is all of it, or the rows (of the last dimension) that `rows` numbers; the others must be
     finite, as nothing that was never written is. `exact`: the same of factors that are not rounded, to which a library may
-    be as near."""
+    be as near. `slack`: how far each may be off beyond the rest."""
     shape, got, want = got.shape, widened(got), widened(want)
     if exact is not None:
         with np.errstate(invalid="ignore"):
             apart = np.abs(widened(exact) - want)
         atol = atol + np.where(np.isfinite(apart), apart, 0)
+    atol = atol + slack
     if rows is not None:
         got = got.reshape(-1, shape[-1])
         if np.isfinite(want).all() and not np.isfinite(got).all():
@@ -93,8 +94,9 @@ def check(folder, description, *, own, wrapper=(), blocking=False):
         for n, (name, stored) in enumerate(outputs):
             stored = stored if isinstance(stored, dict) else {"file": stored}
             exact = np.load(folder / stored["exact"]) if "exact" in stored and not own else None
+            slack = np.load(folder / stored["slack"]) if "slack" in stored else 0
             wrong = compare(name, np.load(f"{temporary}/{n}.npy"), np.load(folder / stored["file"]), description["rtol"],
-                            description["atol"], stored.get("rows"), exact)
+                            description["atol"], stored.get("rows"), exact, slack)
             if wrong:
                 return 0, wrong
     return 0, ""

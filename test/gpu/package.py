@@ -113,6 +113,11 @@ def shortened(array, bound):
     return np.where(np.isfinite(array) & np.isfinite(rounded), rounded, array)
 
 
+def rounded_up(array):
+    """To the next f32 whose low half is zero, so that it takes less."""
+    return (np.ascontiguousarray(np.nan_to_num(array), np.float32).view(np.uint32) + 0xFFFF & 0xFFFF0000).view(np.float32)
+
+
 class Package:
     def __init__(self, folder, tools, archs):
         self.folder, self.tools, self.archs, self.refused, self.libraries = folder, tools, archs, [], 0
@@ -131,7 +136,8 @@ class Package:
                                "--mcpu=x86-64-v3", *flags, "-o", library], capture_output=True, text=True, errors="replace")
         return done.stderr.strip()[:300] if done.returncode else None
 
-    def describe(self, name, description, inputs, outputs, exact=None):
+    def describe(self, name, description, inputs, outputs, exact=None, slack=None):
+        """`exact`, `slack`: of outputs, as Package.exact and as Bounded has it."""
         case = self.folder / "cases" / name
         case.mkdir(parents=True, exist_ok=True)
         risk = next((n for n, pattern in enumerate(RISKS) if re.search(pattern, name)), len(RISKS))
@@ -155,6 +161,10 @@ class Package:
                 stored["exact"] = f"exact{n}.npy"
                 wide = exact[key].reshape(-1, exact[key].shape[-1])[stored["rows"]] if "rows" in stored else exact[key]
                 np.save(case / stored["exact"], shortened(wide, bound))
+            if slack and np.any(slack[key]):
+                stored["slack"] = f"slack{n}.npy"
+                wide = slack[key].reshape(-1, slack[key].shape[-1])[stored["rows"]] if "rows" in stored else slack[key]
+                np.save(case / stored["slack"], rounded_up(wide))
             description["outputs"][key] = stored
         (case / "case.json").write_text(json.dumps(description))
 
@@ -185,8 +195,9 @@ class Package:
             return None
         for n, (name, (_, inputs, _, outputs), _) in enumerate(cases):
             entry = {"library": f"../../libraries/{library.name}", "entry": f"e{n}"}
+            slack = {key: check_kernels.slack_of(each) for key, each in outputs.items()}
             outputs, exact = (check_kernels.outputs_as_declared(inputs, each) for each in (outputs, self.exact.get(name, outputs)))
-            self.describe(name, description | entry, inputs, outputs, exact)
+            self.describe(name, description | entry, inputs, outputs, exact, slack)
 
     def add_family(self, family, precision, wanted):
         cases, called = [], lambda label: f"{family}_{precision}_" + re.sub(r"[^\w.-]+", "_", label)

@@ -263,7 +263,7 @@ private:
       expect(']');
     }
     uint32_t offset = alignTo(kernel->parameterBytes, align);
-    kernel->parameters.push_back({offset, size});
+    kernel->parameters.push_back({offset, size, align});
     kernel->parameterBytes = offset + size;
     symbols[parameterName] = offset;
   }

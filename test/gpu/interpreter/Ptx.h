@@ -66,7 +66,7 @@ struct Instruction {
 };
 
 struct Parameter {
-  uint32_t offset, size;
+  uint32_t offset, size, alignment;
 };
 
 struct Kernel {
