@@ -14,7 +14,7 @@ def unit_of_weights(d, e, queries):
     """Half a unit of the last place of weights, and as much again; 0 where they are f32."""
     kind = kernel_cases.PRECISION if kernel_cases.BUFFERS == "f32" else kernel_cases.BUFFERS
     isHopper = kernel_cases.ARCH.startswith("sm_90a") and "cc=90" in os.environ.get("ATTN_FAKE_CUDA", "")
-    isWarpgroup = kind != "tf32" and isHopper and queries >= 256
+    isWarpgroup = kind != "tf32" and isHopper and queries > (255 if kernel_cases.BUFFERS == "f32" or max(d, e) <= 128 else 64)
     isNarrow = max(d, e) <= (256 if isWarpgroup else 128) and queries > 16
     return {"bf16": 2.0 ** -8, "f16": 2.0 ** -11, "tf32": 2.0 ** -10}.get(kind, 0) * isNarrow
 

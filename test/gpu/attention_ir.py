@@ -159,6 +159,15 @@ def rounds(maker):
     return [maker.attention(), maker.hide(maker.attention(rows="zero", mask=[maker.causal(-130)])), maker.attention(rows="zero", mask=[lengths])]
 
 
+@case("ir_warpgroups", (2, 66, 2, 65, 33, 8, 16), (1, 132, 1, 127, 16, 16, 8), (1, 66, 66, 129, 31, 64, 64), (1, 1, 1, 197, 197, 256, 256),
+      (1, 132, 1, 64, 33, 8, 8), (1, 65, 1, 129, 33, 8, 8))
+def few_queries(maker):
+    """One block of them or two: by warpgroups from 65 on, where nothing need be packed and blocks are
+    as many as processors or no other kernel has matrix units."""
+    lengths = maker.lengths([0] + [maker.sizes["j"] // 2] * (maker.sizes["b"] - 1))
+    return [maker.attention(), maker.hide(maker.attention(rows="zero", mask=[maker.causal(-30)])), maker.attention(rows="zero", mask=[lengths])]
+
+
 @case("ir", (2, 2, 1, 40, 70, 16, 16), (1, 2, 2, 70, 33, 64, 64), (2, 1, 1, 20, 40, 128, 128), (2, 2, 1, 3, 300, 16, 24))
 @case("ir_warpgroups", (2, 2, 1, 260, 300, 64, 64), (1, 1, 1, 257, 130, 128, 100), (1, 1, 1, 256, 129, 256, 136))
 def policies(maker):

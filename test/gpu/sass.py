@@ -157,9 +157,9 @@ def check_attention(report, head, built):
     report.expect(not late, f"{late} exponentials are not beside a product")
     report.expect(count(tile[:begin], "HGMMA") == count(tile, "HGMMA"), "a product starts after the scores are waited for")
     report.expect(len(found) == 1, f"expected a launch, got {len(found)}: rows of 16 bits need no packing")
-    # Of each of two rows a thread has a fourth of the columns, two side by side.
+    # Of each of two rows a thread has a fourth of the columns, and stores eight side by side.
     stores = collections.Counter(each.opcode for each in code if each.opcode.startswith("STG"))
-    report.expect(stores == {"STG.E": head // 4}, f"expected {head // 4} stores of 32 bits, got {dict(stores)}")
+    report.expect(stores == {"STG.E.128": head // 16}, f"expected {head // 16} stores of 128 bits, got {dict(stores)}")
     report.expect(len(part) <= LIMITS[head], f"more than {LIMITS[head]} instructions a tile")
     report.expect(bound.in_lock_step() >= BOUNDS[head], f"a bound below {BOUNDS[head]} TFLOP/s")
 

@@ -72,6 +72,30 @@ Value AttentionEmitter::shiftOf(Value maximum) {
   return k.select(isNone, k.scalar(0), maximum);
 }
 
+/// Whether results of 16 bits, which four threads have in turns, two columns each, may be stored by 16 bytes.
+bool AttentionEmitter::storesTurned() {
+  constexpr int64_t kColumns = 8;
+  return groupWidth == 4 && neighbours == 2 && width % kColumns == 0 &&
+         hasPieces(spec, spec.result, Dim::E, kColumns) && spec.types[spec.result].getElementTypeBitWidth() == 16;
+}
+
+/// The columns of a row times `factor`, rounded, each four words those of eight columns side by side: the memory that
+/// a warp's store writes is then twice as long, and half as many cycles go by before it can exchange numbers again.
+Values AttentionEmitter::turnedRow(ArrayRef<Value> columns, Value factor) {
+  Precision precision = precisionOf(spec.types[spec.result].getElementType());
+  Values words;
+  for (size_t e = 0; e < columns.size(); e += 8) {
+    Values scaled, four;
+    for (Value x : columns.slice(e, 8))
+      scaled.push_back(k.mulf(x, factor));
+    for (size_t half : {0, 4})
+      for (Value word : k.packed(ArrayRef(scaled).slice(half, 4), precision))
+        four.push_back(k.bitcast(word, k.b.getI32Type()));
+    llvm::append_range(words, k.turned(four));
+  }
+  return words;
+}
+
 void AttentionEmitter::store(ValueRange state) {
   const HeadView &view = views[spec.result];
   Value member = k.rem(k.thread, k.index(groupWidth));
@@ -80,11 +104,29 @@ void AttentionEmitter::store(ValueRange state) {
   while (together > 1 && !hasPieces(spec, spec.result, Dim::E, together))
     together /= 2;
   for (int64_t r = 0; r < rows; ++r) {
-    Value sum = sumOfRow(state[rows + r]), i = k.add(first, row(r));
+    Value sum = sumOfRow(state[rows + r]), i = k.add(first, row(r)), factor = normalizer(sum);
+    Values turned;
+    if (storesTurned()) // by all threads of the warp
+      turned = turnedRow(Values(state.slice(2 * rows + r * width, width)), factor);
     k.branch(k.less(i, numQueries), [&] {
-      Value offset = view.along(k, view.base, Dim::I, i), factor = normalizer(sum);
+      Value offset = view.along(k, view.base, Dim::I, i);
       auto put = [&](Value x, Value column) { storeF32(x, view, view.along(k, offset, Dim::E, column)); };
+      auto putTurned = [&] {
+        for (size_t n = 0; n < turned.size(); n += 4) {
+          Value column = k.mul(k.add(member, int64_t(n)), 8);
+          auto put = [&] {
+            k.storeWords(ArrayRef(turned).slice(n, 4), view.flat, view.along(k, offset, Dim::E, column));
+          };
+          if (width * groupWidth == valueWidth)
+            put();
+          else
+            k.branch(k.less(column, k.index(valueWidth)), put);
+        }
+        return Values();
+      };
       auto usual = [&] {
+        if (!turned.empty())
+          return putTurned();
         for (int64_t e = 0; e < width; e += together) {
           Value column = columnPlace(e);
           auto putFew = [&] {

@@ -38,14 +38,15 @@ void WarpgroupsEmitter::emitBlocks(ValueRange buffers, ArrayRef<Value> memory) {
 }
 
 void WarpgroupsEmitter::initializeBarriers() {
+  constexpr int64_t kWarps = Warpgroups::kThreads / 32;
   auto arrivals = [&](Phase phase) -> int64_t {
-    bool isFull = phase == keysFull || phase == valuesFull;
-    return isFull ? 1 : kConsumers * Warpgroups::kThreads / 32;
+    bool isFull = phase == keysFull || phase == valuesFull || phase == queriesFull;
+    return isFull ? 1 : phase == queriesEmpty ? kWarps : kConsumers * kWarps;
   };
   k.branch(k.less(k.thread, k.index(1)), [&] {
-    for (int64_t n = 0; n < stages; ++n)
-      for (Phase phase : {keysFull, keysEmpty, valuesFull, valuesEmpty})
-        w.initialize(barrier(phase, k.index(n)), arrivals(phase));
+    for (int phase = 0; phase < numPhases; ++phase)
+      for (int64_t n = 0; n < placesOf(Phase(phase)); ++n)
+        w.initialize(barrier(Phase(phase), k.index(n)), arrivals(Phase(phase)));
     w.publishBarriers();
   });
   k.barrier();
@@ -54,17 +55,17 @@ void WarpgroupsEmitter::initializeBarriers() {
 void WarpgroupsEmitter::forBlocks(ValueRange buffers, ArrayRef<Value> memory, Body body) {
   auto isLeft = [&](ValueRange at) { return k.less(at[1], blocksInAll); };
   Value zero = k.index(0);
-  k.repeat({zero, k.block, zero}, isLeft, [&](ValueRange at) -> Values {
+  k.repeat({zero, k.block, zero, zero}, isLeft, [&](ValueRange at) -> Values {
     Value round = k.add(at[0], 1), tiles;
     shared = w.fromHere(memory[0]);
-    firstStep = at[2];
+    firstStep = at[2], queryStep = at[3];
     setBlock(at[1]);
     emitBlock(buffers, memory, [&](Value begin, Value end, const KeyMask::Bounds &bounds) {
       firstKey = begin;
       tiles = k.ceilDiv(k.sub(k.max(end, begin), begin), keysPerTile);
       body(begin, end, bounds);
     });
-    return {round, blockOfRound(round), k.add(at[2], tiles)};
+    return {round, blockOfRound(round), k.add(at[2], tiles), k.add(at[3], k.min(tiles, k.index(1)))};
   });
 }
 
@@ -77,39 +78,49 @@ Value WarpgroupsEmitter::blockOfRound(Value round) {
 void WarpgroupsEmitter::consume(Value begin, Value end, const KeyMask::Bounds &bounds) {
   if (!copiesQueries())
     stageQueries();
+  else // a block without keys has no queries
+    k.branch(k.less(begin, end), [&] { wait(queriesFull, querySlot(warpgroup)); });
   Values state = packing.isAhead ? sweepAhead(begin, end, bounds) : sweepTiles(begin, end, bounds);
+  if (copiesQueries() && !packing.isAhead)
+    k.branch(k.less(begin, end), [&] { release(queriesEmpty, querySlot(warpgroup)); });
   if (canHide() && !packing.isPacked)
     markNan(state);
   store(state);
 }
 
-/// One warp, of which one thread copies. Queries come with the first keys.
+/// One warp, of which one thread copies. Queries come behind the first keys.
 void WarpgroupsEmitter::produce(Value begin, Value end) {
   k.loop(begin, end, keysPerTile, [&](Value key) {
-    Slot slot = slotOf(key);
+    fill(packing.keys, key);
     if (copiesQueries())
-      k.branch(
-          k.less(begin, key), [&] { fill(packing.keys, key, slot); }, [&] { fill(packing.keys, key, slot, true); });
-    else
-      fill(packing.keys, key, slot);
-    fill(packing.values, key, slot);
+      k.branch(k.less(begin, key), [] {}, [&] { fillQueries(); });
+    fill(packing.values, key);
   });
 }
 
-/// Copies a tile of keys or values to the slot when it is free.
-void WarpgroupsEmitter::fill(const PackedOperand &operand, Value key, const Slot &slot, bool hasQueries) {
+/// Each warpgroup's when it has read those that are there.
+void WarpgroupsEmitter::fillQueries() {
+  for (int64_t n = 0; n < kConsumers; ++n) {
+    Slot slot = querySlot(k.index(n));
+    w.wait(barrier(queriesEmpty, slot.number), k.sub(k.index(1), slot.parity));
+    k.branch(k.less(k.thread, k.index(1)), [&] {
+      Value full = barrier(queriesFull, slot.number), begin = k.add(first, n * Warpgroups::kRows);
+      w.arriveExpecting(full, queries.bytes(Warpgroups::kRows));
+      queries.copyTiles(k, queryTiles, batch, head, begin, Warpgroups::kRows, queriesAt(slot.number), full);
+    });
+  }
+}
+
+/// Copies a tile of keys or values to its place when that is free.
+void WarpgroupsEmitter::fill(const PackedOperand &operand, Value key) {
   bool isKeys = &operand == &packing.keys;
+  Slot slot = isKeys ? keySlot(key) : valueSlot(key);
   Value full = barrier(isKeys ? keysFull : valuesFull, slot.number);
   Value to = isKeys ? keysAt(slot.number) : valuesAt(slot.number);
   w.wait(barrier(isKeys ? keysEmpty : valuesEmpty, slot.number), k.sub(k.index(1), slot.parity));
-  if (hasQueries) // the last scores of the block before are there
-    k.branch(k.less(k.index(0), firstStep), [&] { wait(keysEmpty, slotOfStep(k.sub(firstStep, k.index(1)))); });
   k.branch(k.less(k.thread, k.index(1)), [&] {
     int64_t bytes = operand.bytes(keysPerTile);
-    w.arriveExpecting(full, bytes + (hasQueries ? queries.bytes(queriesPerBlock) : 0));
-    for (int64_t n = 0; n < (hasQueries ? kConsumers : 0); ++n)
-      queries.copyTiles(k, queryTiles, batch, head, k.add(first, n * Warpgroups::kRows), Warpgroups::kRows,
-                        place(n * queries.bytes(Warpgroups::kRows)), full);
+    w.arriveExpecting(full, bytes);
     if (!packing.isPacked)
       return operand.copyTiles(k, isKeys ? keyTiles : valueTiles, batch, head, key, keysPerTile, to, full);
     Value outer = k.mul(k.add(k.mul(batch, groups), packing.groupOf(k, head)), numTiles);
@@ -141,18 +152,18 @@ void WarpgroupsEmitter::release(Phase phase, const Slot &slot) {
   k.branch(k.less(lane(), k.index(1)), [&] { w.arrive(barrier(phase, slot.number)); });
 }
 
-Values WarpgroupsEmitter::startScores(const Slot &slot) {
-  wait(keysFull, slot);
-  return w.startShared({}, {queriesOfGroup(), Warpgroups::kRows}, {keysAt(slot.number), keysPerTile}, keysPerTile,
+Values WarpgroupsEmitter::startScores(const Slot &keys) {
+  wait(keysFull, keys);
+  return w.startShared({}, {queriesOfGroup(), Warpgroups::kRows}, {keysAt(keys.number), keysPerTile}, keysPerTile,
                        queries.padded, precision);
 }
 
-Values WarpgroupsEmitter::startResult(ValueRange state, ValueRange packed, const Slot &slot) {
-  wait(valuesFull, slot);
+Values WarpgroupsEmitter::startResult(ValueRange state, ValueRange packed, const Slot &values) {
+  wait(valuesFull, values);
   Values sums;
   for (int64_t n = 0; n < rows * width; ++n)
     sums.push_back(state[placeOf(n)]);
-  return w.startProducts(sums, packed, valuesAt(slot.number), keysPerTile, precision);
+  return w.startProducts(sums, packed, valuesAt(values.number), keysPerTile, precision);
 }
 
 Values WarpgroupsEmitter::scoresOf(ValueRange made) {
@@ -174,12 +185,12 @@ Values WarpgroupsEmitter::packWeights(ArrayRef<Value> weights) {
 
 /// One product after the other.
 Values WarpgroupsEmitter::sweepInOrder(Value key, ValueRange state) {
-  Slot slot = slotOf(key);
-  Values made = w.finish(startScores(slot));
-  release(keysEmpty, slot);
+  Slot keys = keySlot(key), values = valueSlot(key);
+  Values made = w.finish(startScores(keys));
+  release(keysEmpty, keys);
   Values next, weights = weigh(finishScores(scoresOf(made), key), key, state, next);
-  setColumns(next, w.finish(startResult(next, packWeights(weights), slot)));
-  release(valuesEmpty, slot);
+  setColumns(next, w.finish(startResult(next, packWeights(weights), values)));
+  release(valuesEmpty, values);
   return next;
 }
 
@@ -192,12 +203,12 @@ Values WarpgroupsEmitter::sweepInOrder(Value key, ValueRange state) {
 
 Values WarpgroupsEmitter::sweepAhead(Value begin, Value end, const KeyMask::Bounds &bounds) {
   auto sweepAll = [&]() -> Values {
-    Slot slot = slotOf(begin);
+    Slot keys = keySlot(begin);
     takeTurn();
-    Values made = startScores(slot);
+    Values made = startScores(keys);
     giveTurn();
     made = w.finish(made);
-    release(keysEmpty, slot);
+    release(keysEmpty, keys);
     setTile(begin, k.add(begin, keysPerTile), bounds);
     Values carried, factors, state = startState();
     Values weights = weighTile(finishScores(scoresOf(made), begin), begin, state, carried, factors);
@@ -206,7 +217,9 @@ Values WarpgroupsEmitter::sweepAhead(Value begin, Value end, const KeyMask::Boun
       return sweepOne(key, k.add(key, keysPerTile), bounds, carried);
     });
     Values next(ArrayRef(carried).take_front(state.size()));
-    Slot last = slotOf(k.sub(end, k.index(1)));
+    if (copiesQueries())
+      release(queriesEmpty, querySlot(warpgroup));
+    Slot last = valueSlot(k.sub(end, k.index(1)));
     takeTurn();
     made = startResult(next, ArrayRef(carried).drop_front(state.size()), last);
     giveTurn();
@@ -222,12 +235,12 @@ Values WarpgroupsEmitter::sweepAhead(Value begin, Value end, const KeyMask::Boun
 Values WarpgroupsEmitter::sweepOverlapped(Value key, ValueRange carried) {
   int64_t count = 2 * rows + rows * width;
   ValueRange state = carried.take_front(count), packed = carried.drop_front(count);
-  Slot slot = slotOf(key), before = slotOf(k.sub(key, k.index(keysPerTile)));
+  Slot keys = keySlot(key), before = valueSlot(k.sub(key, k.index(keysPerTile)));
   takeTurn();
-  Values scores = startScores(slot), sums = startResult(state, packed, before);
+  Values scores = startScores(keys), sums = startResult(state, packed, before);
   giveTurn();
   scores = w.finish(scores, 1);
-  release(keysEmpty, slot);
+  release(keysEmpty, keys);
   Values next, factors, weights = weighTile(finishScores(scoresOf(scores), key), key, state, next, factors);
   // A branch behind which ptxas moves no exponential.
   wait(valuesFull, before);

@@ -15,8 +15,36 @@ using Dim = AttentionOp::Dim;
 using Values = LaneBuilder::Values;
 
 constexpr int64_t kMaxWidth = 256, kPackThreads = 256;
-/// Fewer are faster without the launch that packs; a guess, no card has told.
-constexpr int64_t kFewQueries = 256;
+/// Fewer queries are faster without the launch that packs, where there is one; where there is none, if there are too
+/// few blocks of queries for the processors. On an H100, heads of 64 and 128 queries, by CUPTI: 384 heads 16 us, and 21
+/// us by warps alone; 12 heads 6 us and 5 us.
+constexpr int64_t kManyQueries = 256, kManyBlocks = 132;
+
+/// Whether warpgroups are faster, if that is known. Wide heads have no kernel by warps on matrix units.
+static std::optional<bool> isWorthwhile(const AttentionSpec &spec, const Packing &packing, Precision precision) {
+  std::optional<int64_t> b = spec.getStaticSize(Dim::B), h = spec.getStaticSize(Dim::H), i = spec.getStaticSize(Dim::I);
+  if (i && (*i >= kManyQueries || *i <= Warpgroups::kRows || packing.isPacked))
+    return *i >= kManyQueries;
+  if (i && !canUseMatrices(spec, precision))
+    return true;
+  if (b && h && i)
+    return *b * *h * llvm::divideCeil(*i, 2 * Warpgroups::kRows) >= kManyBlocks;
+  return std::nullopt;
+}
+
+/// The same on the host.
+static Value isWorthwhile(BlockBuilder &k, const AttentionSpec &spec, const Packing &packing, Precision precision,
+                          ValueRange buffers) {
+  auto size = [&](unsigned dim) { return getDimSize(k, spec, buffers, dim); };
+  Value queries = size(Dim::I), areMany = k.less(k.index(kManyQueries - 1), queries);
+  if (packing.isPacked)
+    return areMany;
+  Value areMore = k.less(k.index(Warpgroups::kRows), queries);
+  if (!canUseMatrices(spec, precision))
+    return areMore;
+  Value blocks = k.mul(k.mul(size(Dim::B), size(Dim::H)), k.ceilDiv(queries, 2 * Warpgroups::kRows));
+  return k.either(areMany, k.both(areMore, k.less(k.index(kManyBlocks - 1), blocks)));
+}
 
 static bool needsScratch(const AttentionSpec &spec, const Packing &packing) {
   return packing.isPacked || spec.canMask();
@@ -34,7 +62,20 @@ WarpgroupsEmitter::WarpgroupsEmitter(OpBuilder &b, Location loc, const Attention
   keysPerTile = packing.keysPerTile;
   queriesPerBlock = kConsumers * Warpgroups::kRows, groupWidth = 4, neighbours = 2;
   rows = 2, columns = keysPerTile / 4, width = packing.values.padded / 4;
-  stages = countStages();
+  places = countPlaces();
+}
+
+WarpgroupsEmitter::Places WarpgroupsEmitter::countPlaces() const {
+  constexpr int64_t kFewest = 2, kMost = 4;
+  constexpr int64_t kSharedBytes = 225 * 1024; // 227 less what barriers and alignment take
+  int64_t tile = packing.keys.bytes(keysPerTile) + packing.values.bytes(keysPerTile);
+  for (int64_t ofQueries = copiesQueries() ? 2 : 1;; --ofQueries) {
+    int64_t left = kSharedBytes - ofQueries * queries.bytes(queriesPerBlock), tiles = std::min(left / tile, kMost);
+    if (tiles < kFewest && ofQueries > 1)
+      continue;
+    bool hasMoreValues = tiles < kMost && left - tiles * tile >= packing.values.bytes(keysPerTile);
+    return {ofQueries, std::max(tiles, kFewest), std::max(tiles, kFewest) + hasMoreValues};
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -184,8 +225,8 @@ func::FuncOp WarpgroupsEmitter::emit(StringRef symbol, Sm90a use) {
       });
   };
   Value isMany;
-  if (!spec.getStaticSize(Dim::I))
-    isMany = k.less(k.index(kFewQueries - 1), getDimSize(k, spec, buffers, Dim::I));
+  if (!isWorthwhile(spec, packing, precision))
+    isMany = isWorthwhile(k, spec, packing, precision, buffers);
   auto others = [&] { makeAttention(k.b, k.loc, spec, precision)->emitLaunches(buffers); };
   k.branchOnSm90a(use, warpgroups, others, isMany);
   return function;
@@ -193,10 +234,10 @@ func::FuncOp WarpgroupsEmitter::emit(StringRef symbol, Sm90a use) {
 
 bool canUseWarpgroups(const AttentionSpec &spec, Precision precision) {
   std::optional<int64_t> d = spec.getStaticSize(Dim::D), e = spec.getStaticSize(Dim::E);
-  std::optional<int64_t> i = spec.getStaticSize(Dim::I);
   return (precision == Precision::bf16 || precision == Precision::f16) && d && e && *d <= kMaxWidth &&
-         *e <= kMaxWidth && spec.formula().isProduct && (!i || *i >= kFewQueries) && spec.blockLists.empty() &&
-         spec.normalizer == Normalizer::softmax && !spec.hasWeightSweep() && !storesTiles(spec);
+         *e <= kMaxWidth && spec.formula().isProduct && spec.blockLists.empty() &&
+         spec.normalizer == Normalizer::softmax && !spec.hasWeightSweep() && !storesTiles(spec) &&
+         isWorthwhile(spec, Packing(spec), precision).value_or(true);
 }
 
 Value countWarpgroupsScratch(LaneBuilder &k, const AttentionSpec &spec, llvm::function_ref<Value(int64_t)> sizeOf) {

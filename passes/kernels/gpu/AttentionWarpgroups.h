@@ -24,7 +24,7 @@ private:
   // Named barriers: 0 is the block's, one of each warpgroup, one for each turn.
   static constexpr int64_t kOwn = 1, kTurns = kOwn + 2;
   static constexpr int64_t kConsumers = 2;
-  enum Phase { keysFull, keysEmpty, valuesFull, valuesEmpty, numPhases };
+  enum Phase { keysFull, keysEmpty, valuesFull, valuesEmpty, queriesFull, queriesEmpty, numPhases };
 
   void measure(mlir::ValueRange buffers);
   void pack(mlir::ValueRange buffers);
@@ -57,42 +57,63 @@ private:
   bool copiesQueries() const { return !packing.isPacked && queries.isTiled; }
 
   static constexpr int64_t kThreadsInAll = (1 + kConsumers) * Warpgroups::kThreads;
-  /// Places of the ring: as many as there is memory for, so that copies are under way early. An H100 took 6 % less time
-  /// with three than with two, of 512 keys and heads of 128.
-  int64_t countStages() const {
-    constexpr int64_t kFewest = 2, kMost = 4;
-    constexpr int64_t kSharedBytes = 225 * 1024; // 227 less what barriers and alignment take
-    return std::clamp((kSharedBytes - queries.bytes(queriesPerBlock)) / stageBytes(), kFewest, kMost);
+  /// How many places there are in shared memory, so that copies are under way early: for queries of two blocks if there
+  /// is room for them, and as many tiles as there is room for. Values are needed a tile later than keys.
+  struct Places {
+    int64_t queries, keys, values;
+  };
+  Places countPlaces() const;
+  int64_t placesOf(Phase phase) const {
+    return phase < valuesFull    ? places.keys
+           : phase < queriesFull ? places.values
+           : copiesQueries()     ? kConsumers * places.queries
+                                 : 0;
   }
-  int64_t stageBytes() const { return packing.elementsPerTile() * 4; }
-  int64_t barriersBegin() const { return queries.bytes(queriesPerBlock) + stages * stageBytes(); }
-  int64_t sharedBytes() const { return barriersBegin() + 8 * numPhases * stages; }
+  int64_t barriersBefore(Phase phase) const {
+    int64_t count = 0;
+    for (int n = 0; n < phase; ++n)
+      count += placesOf(Phase(n));
+    return count;
+  }
+  int64_t keysBegin() const { return places.queries * queries.bytes(queriesPerBlock); }
+  int64_t valuesBegin() const { return keysBegin() + places.keys * packing.keys.bytes(keysPerTile); }
+  int64_t barriersBegin() const { return valuesBegin() + places.values * packing.values.bytes(keysPerTile); }
+  int64_t sharedBytes() const { return barriersBegin() + 8 * barriersBefore(numPhases); }
 
   mlir::Value place(int64_t bytes) { return k.add(shared, bytes); }
-  /// Of the ring, and the parity of the phase in which a tile is there.
+  /// Of a ring, and the parity of the phase in which a tile is there.
   struct Slot {
     mlir::Value number, parity;
   };
   mlir::Value barrier(Phase phase, mlir::Value slot) {
-    return k.add(place(barriersBegin() + 8 * phase * stages), k.mul(slot, 8));
+    return k.add(place(barriersBegin() + 8 * barriersBefore(phase)), k.mul(slot, 8));
   }
   mlir::Value keysAt(mlir::Value slot) {
-    return k.add(place(queries.bytes(queriesPerBlock)), k.mul(slot, stageBytes()));
+    return k.add(place(keysBegin()), k.mul(slot, packing.keys.bytes(keysPerTile)));
   }
-  mlir::Value valuesAt(mlir::Value slot) { return k.add(keysAt(slot), packing.keys.bytes(keysPerTile)); }
-  Slot slotOfStep(mlir::Value step) {
-    return {k.rem(step, k.index(stages)), k.rem(k.div(step, k.index(stages)), k.index(2))};
+  mlir::Value valuesAt(mlir::Value slot) {
+    return k.add(place(valuesBegin()), k.mul(slot, packing.values.bytes(keysPerTile)));
   }
-  Slot slotOf(mlir::Value key) {
-    return slotOfStep(k.add(firstStep, k.div(k.sub(key, firstKey), k.index(keysPerTile))));
+  Slot slotOfStep(mlir::Value step, int64_t count) {
+    return {k.rem(step, k.index(count)), k.rem(k.div(step, k.index(count)), k.index(2))};
   }
+  mlir::Value stepOf(mlir::Value key) { return k.add(firstStep, k.div(k.sub(key, firstKey), k.index(keysPerTile))); }
+  Slot keySlot(mlir::Value key) { return slotOfStep(stepOf(key), places.keys); }
+  Slot valueSlot(mlir::Value key) { return slotOfStep(stepOf(key), places.values); }
+  /// Of the block of queries at hand, those of a warpgroup.
+  Slot querySlot(mlir::Value warpgroup) {
+    Slot slot = slotOfStep(queryStep, places.queries);
+    return {k.add(k.mul(slot.number, kConsumers), warpgroup), slot.parity};
+  }
+  mlir::Value queriesAt(mlir::Value slot) { return k.add(shared, k.mul(slot, queries.bytes(Warpgroups::kRows))); }
   void wait(Phase phase, const Slot &slot) { w.wait(barrier(phase, slot.number), slot.parity); }
   void release(Phase phase, const Slot &slot);
-  void fill(const PackedOperand &operand, mlir::Value key, const Slot &slot, bool hasQueries = false);
+  void fill(const PackedOperand &operand, mlir::Value key);
+  void fillQueries();
 
   // Products of the tile in a slot, under way; what they are then, and what they are of, in the order of the emitter.
-  Values startScores(const Slot &slot);
-  Values startResult(mlir::ValueRange state, mlir::ValueRange packed, const Slot &slot);
+  Values startScores(const Slot &keys);
+  Values startResult(mlir::ValueRange state, mlir::ValueRange packed, const Slot &values);
   Values scoresOf(mlir::ValueRange made);
   Values packWeights(mlir::ArrayRef<mlir::Value> weights);
   int64_t placeOf(int64_t n) { return 2 * rows + n % 4 / 2 * width + n / 4 * 2 + n % 2; }
@@ -107,7 +128,7 @@ private:
   mlir::Value warp() { return k.div(k.thread, k.index(32)); }
   mlir::Value lane() { return k.rem(k.thread, k.index(32)); }
   mlir::Value member() { return k.rem(k.thread, k.index(4)); }
-  mlir::Value queriesOfGroup() { return k.add(shared, k.mul(warpgroup, queries.bytes(Warpgroups::kRows))); }
+  mlir::Value queriesOfGroup() { return queriesAt(copiesQueries() ? querySlot(warpgroup).number : warpgroup); }
   mlir::Value row(int64_t r) override { return k.add(k.add(k.mul(warp(), 16), k.div(lane(), k.index(4))), 8 * r); }
   mlir::Value keyPlace(int64_t c) override { return k.add(k.mul(member(), 2), c / 2 * 8 + c % 2); }
   mlir::Value columnPlace(int64_t e) override { return keyPlace(e); }
@@ -115,14 +136,15 @@ private:
   const Precision precision;
   const Packing packing;
   const PackedOperand queries;
-  int64_t stages;
+  Places places;
   Warpgroups w;
   mlir::Value scratch, numTiles, groups, tilesInAll; ///< the latter three from outside of launches, as the next
   mlir::Value numHeads, marksOfHead;
   mlir::Value keyTiles, valueTiles, queryTiles; ///< maps of what is copied from where it is, from outside of launches
   mlir::Value shared, warpgroup;
-  mlir::Value firstKey, firstStep; ///< of the block of queries at hand, and tiles before it
-  mlir::Value blocksInAll, grid;   ///< from outside of launches
+  /// Of the block of queries at hand; tiles before it, and blocks that have any.
+  mlir::Value firstKey, firstStep, queryStep;
+  mlir::Value blocksInAll, grid; ///< from outside of launches
 };
 
 } // namespace attn

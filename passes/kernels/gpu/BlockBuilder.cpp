@@ -137,6 +137,14 @@ void BlockBuilder::storeFew(ArrayRef<Value> values, Value flat, Value offset) {
   store->setAttr(store.getAlignmentAttrName(), align(b, type.getNumElements() * type.getElementTypeBitWidth() / 8));
 }
 
+void BlockBuilder::storeWords(ArrayRef<Value> words, Value flat, Value offset) {
+  Type type = cast<MemRefType>(flat.getType()).getElementType();
+  auto count = static_cast<int64_t>(words.size()), inWord = 32 / int64_t(type.getIntOrFloatBitWidth());
+  Value vector = vector::FromElementsOp::create(b, loc, VectorType::get({count}, b.getI32Type()), words);
+  auto store = vector::StoreOp::create(b, loc, bitcast(vector, VectorType::get({inWord * count}, type)), flat, offset);
+  store->setAttr(store.getAlignmentAttrName(), align(b, 4 * count));
+}
+
 /// Element `offset` of a flat buffer, as a pointer to `space`.
 static Value pointerTo(BlockBuilder &k, Value flat, Value offset, unsigned space, int64_t elementBytes = 4) {
   OpBuilder &b = k.b;
@@ -221,6 +229,23 @@ Value BlockBuilder::acrossThreads(Value x, int64_t width, llvm::function_ref<Val
     x = combine(x, other.getShuffleResult());
   }
   return x;
+}
+
+LaneBuilder::Values BlockBuilder::turned(ArrayRef<Value> four) {
+  Values words(four);
+  for (int64_t distance : {1, 2}) {
+    Value isUpper = less(index(0), rem(div(thread, index(distance)), index(2)));
+    for (int64_t n = 0; n < 4; ++n) {
+      if (n & distance)
+        continue;
+      Value &low = words[n], &high = words[n + distance];
+      auto other = gpu::ShuffleOp::create(b, loc, select(isUpper, low, high), static_cast<int32_t>(distance), 32,
+                                          gpu::ShuffleMode::XOR);
+      low = select(isUpper, other.getShuffleResult(), low);
+      high = select(isUpper, high, other.getShuffleResult());
+    }
+  }
+  return words;
 }
 
 Value BlockBuilder::acrossBlock(Value x, int64_t threads, Value shared,

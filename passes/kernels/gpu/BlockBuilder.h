@@ -51,6 +51,8 @@ public:
   Values loadWide(mlir::Value flat, mlir::Value offset, int64_t count);
   /// Side by side; f32 is rounded to the buffer's type. Memory from `offset` on is aligned to them all.
   void storeFew(mlir::ArrayRef<mlir::Value> values, mlir::Value flat, mlir::Value offset);
+  /// The other way around than loadWords.
+  void storeWords(mlir::ArrayRef<mlir::Value> words, mlir::Value flat, mlir::Value offset);
   void store4(mlir::ArrayRef<mlir::Value> values, mlir::Value flat, mlir::Value offset) {
     storeFew(values, flat, offset);
   }
@@ -93,6 +95,8 @@ public:
   /// warp. What threads have written to shared memory before is there for all of them then.
   mlir::Value acrossBlock(mlir::Value x, int64_t threads, mlir::Value shared,
                           llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
+  /// Four times four words of 32 bits in four lanes side by side: of what lane n has, word m becomes word n of lane m.
+  Values turned(mlir::ArrayRef<mlir::Value> four);
   /// 2^x with relative error 2^-22.
   mlir::Value exp2Fast(mlir::Value x);
   mlir::Value greater(mlir::Value x, mlir::Value y); ///< maximum; NaN if one is
