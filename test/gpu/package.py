@@ -115,7 +115,7 @@ def shortened(array, bound):
 
 def rounded_up(array):
     """To the next f32 whose low half is zero, so that it takes less."""
-    return (np.ascontiguousarray(np.nan_to_num(array), np.float32).view(np.uint32) + 0xFFFF & 0xFFFF0000).view(np.float32)
+    return (np.ascontiguousarray(np.nan_to_num(array, posinf=0), np.float32).view(np.uint32) + 0xFFFF & 0xFFFF0000).view(np.float32)
 
 
 class Package:
