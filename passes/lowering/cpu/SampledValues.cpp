@@ -114,8 +114,9 @@ void drop(Value value, RewriterBase &rewriter) {
 static SmallVector<unsigned> findDims(AttentionOp op, AffineMap map) {
   SmallVector<unsigned> dims;
   for (AffineExpr expr : map.getResults())
-    if (unsigned dim = cast<AffineDimExpr>(expr).getPosition(); dim == Dim::J || getStaticSize(op, dim) != 1)
-      dims.push_back(dim);
+    if (auto dim = dyn_cast<AffineDimExpr>(expr);
+        dim && (dim.getPosition() == Dim::J || getStaticSize(op, dim.getPosition()) != 1))
+      dims.push_back(dim.getPosition());
   return dims;
 }
 

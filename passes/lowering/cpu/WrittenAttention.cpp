@@ -16,6 +16,9 @@ static bool isIdentity(Region &region) {
   return region.empty() || cast<YieldOp>(region.front().back()).getValue() == region.front().getArgument(0);
 }
 
+/// Of given scores; captures stand behind it.
+constexpr size_t kValues = 1;
+
 bool WrittenAttention::canWrite(AttentionOp op) {
   if (op.getKey() || op.getKind() != ScoreKind::given || op.getNormalizer() != Normalizer::softmax ||
       op.getMaskedRows() != MaskedRows::nan || !op.getMask().empty() || !op.getExtraResults().empty() ||
@@ -23,9 +26,14 @@ bool WrittenAttention::canWrite(AttentionOp op) {
     return false;
   SmallVector<Value> values(op->getOperands());
   values.push_back(op.getResult());
-  for (auto [n, value] : llvm::enumerate(values))
-    if (!llvm::all_of(op.getMap(n).getResults(), llvm::IsaPred<AffineDimExpr>) || !getElementTypeOrSelf(value).isF32())
+  for (auto [n, value] : llvm::enumerate(values)) {
+    // What is read at one place of a dimension: scores of a batch of one.
+    bool mayBeOnePlace = n != kValues && n + 1 != values.size();
+    if (!getElementTypeOrSelf(value).isF32() || !llvm::all_of(op.getMap(n).getResults(), [&](AffineExpr expr) {
+          return isa<AffineDimExpr>(expr) || (mayBeOnePlace && isa<AffineConstantExpr>(expr));
+        }))
       return false;
+  }
   return !op.getScore().walk([](IndexOp) { return WalkResult::interrupt(); }).wasInterrupted();
 }
 
@@ -47,10 +55,12 @@ AffineMap WrittenAttention::mapOf(ArrayRef<unsigned> dims, ArrayRef<unsigned> lo
 }
 
 AffineMap WrittenAttention::renumber(AffineMap map, ArrayRef<unsigned> loops) {
-  SmallVector<unsigned> dims;
-  for (AffineExpr expr : map.getResults())
-    dims.push_back(cast<AffineDimExpr>(expr).getPosition());
-  return mapOf(dims, loops);
+  SmallVector<AffineExpr> exprs;
+  for (AffineExpr expr : map.getResults()) {
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    exprs.push_back(dim ? mapOf(dim.getPosition(), loops).getResult(0) : expr);
+  }
+  return AffineMap::get(loops.size(), 0, exprs, rewriter.getContext());
 }
 
 Value WrittenAttention::weights(ArrayRef<unsigned> dims) {

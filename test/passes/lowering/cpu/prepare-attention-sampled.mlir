@@ -116,3 +116,38 @@ module attributes {attn.fusion_report = [{fused = true, node = "node 'b' (MatMul
     return %a, %b : tensor<7x2x16xf32>, tensor<7x1x16xf32>
   }
 }
+
+// -----
+
+#s = affine_map<(b, h, i, j, d, e) -> (0, h, j)>
+#v = affine_map<(b, h, i, j, d, e) -> (h, j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (h, i, e)>
+#id = affine_map<(a, b, c) -> (a, b, c)>
+// Scores of a batch of one are read at its only place.
+// CHECK: #[[AT:.+]] = affine_map<(d0, d1) -> (0, d0, d1)>
+// CHECK: form = "given-sampled", fused = true, {{.*}} node = "node 'd' (MatMul)"
+// CHECK-LABEL: func.func @one
+// CHECK: linalg.generic {indexing_maps = [#[[AT]], {{.*}} ins(%{{.+}} : tensor<1x7x3xf32>)
+// CHECK-NOT: attn.attention
+module attributes {attn.fusion_report = [{fused = true, node = "node 'd' (MatMul)"}]} {
+  func.func @one(%s: tensor<1x7x3xf32>, %x: tensor<50x16xf32>, %p: tensor<7x3xindex>) -> tensor<7x1x16xf32> {
+    %e = tensor.empty() : tensor<7x3x16xf32>
+    %v = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel", "parallel"]}
+        outs(%e : tensor<7x3x16xf32>) {
+    ^bb0(%out: f32):
+      %n = linalg.index 0 : index
+      %k = linalg.index 1 : index
+      %c = linalg.index 2 : index
+      %at = tensor.extract %p[%n, %k] : tensor<7x3xindex>
+      %z = tensor.extract %x[%at, %c] : tensor<50x16xf32>
+      linalg.yield %z : f32
+    } -> tensor<7x3x16xf32>
+    %y = attn.attention kind given masked_rows nan maps [#s, #v, #o]
+        ins(%s, %v : tensor<1x7x3xf32>, tensor<7x3x16xf32>) -> tensor<7x1x16xf32>
+      score {
+      ^bb0(%r: f32):
+        attn.yield %r : f32
+      } loc("node 'd' (MatMul)")
+    return %y : tensor<7x1x16xf32>
+  }
+}
