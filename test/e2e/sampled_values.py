@@ -42,12 +42,39 @@ def make(width):
     return model, feeds
 
 
+def make_batch(images):
+    """Scores [image, query, head, sample] beside samples of [image * head, ...]."""
+    model, feeds = make(16)
+    graph, count = model.graph, len(MAPS) * POINTS
+    rng = np.random.default_rng(images)
+    for n, image in enumerate(MAPS):
+        feeds |= {f"x{n}": rng.standard_normal((images * HEADS, 16, *image)).astype(np.float32),
+                  f"g{n}": rng.uniform(-1.2, 1.2, (images * HEADS, QUERIES, POINTS, 2)).astype(np.float32)}
+    feeds["s"] = rng.standard_normal((images, QUERIES, HEADS, count)).astype(np.float32)
+    del graph.input[:]
+    graph.input.extend(helper.make_tensor_value_info(k, TensorProto.FLOAT, v.shape)
+                       for k, v in feeds.items())
+    for node in graph.node:
+        if node.op_type == "Softmax":
+            node.output[0] = "by_query"
+    at = next(i for i, node in enumerate(graph.node) if node.op_type == "Softmax") + 1
+    for node in (helper.make_node("Reshape", ["by_head", "flat"], ["p"]),
+                 helper.make_node("Transpose", ["by_query"], ["by_head"], perm=[0, 2, 1, 3])):
+        graph.node.insert(at, node)
+    graph.initializer.append(numpy_helper.from_array(np.array([-1, QUERIES, count], np.int64), "flat"))
+    shape = next(t for t in graph.initializer if t.name == "shape")
+    shape.CopyFrom(numpy_helper.from_array(np.array([-1, 16, QUERIES, count], np.int64), "shape"))
+    graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, QUERIES, 16]))
+    return model, feeds
+
+
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[1])
-    for width in WIDTHS:
-        model, feeds = make(width)
-        onnx.save(model, folder / f"width_{width}.onnx")
+    made = {f"width_{width}": make(width) for width in WIDTHS}
+    made |= {"batch_1": make_batch(1), "batch_3": make_batch(3)}
+    for case, (model, feeds) in made.items():
+        onnx.save(model, folder / f"{case}.onnx")
         [y] = ReferenceEvaluator(model).run(None, feeds)
         for name, value in {**feeds, "y": y.astype(np.float32)}.items():
-            np.save(folder / f"width_{width}_{name}.npy", value)
-        print(f"width_{width}")
+            np.save(folder / f"{case}_{name}.npy", value)
+        print(case)

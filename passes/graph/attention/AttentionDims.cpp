@@ -218,6 +218,37 @@ void AttentionBuilder::joinRows(Classes &of) {
   }
 }
 
+/// Makes two units of one class neighbours where scores that are given are all that keeps them apart: [batch, query,
+/// head, key] beside values of [batch * head, ...]. The scores are transposed then.
+bool AttentionBuilder::turnScores(ArrayRef<Unit> classUnits) {
+  if (!match.turnsScores || turned)
+    return false;
+  Access &scores = match.query.access;
+  for (const Unit &major : classUnits)
+    for (const Unit &minor : classUnits) {
+      auto *from = llvm::find(scores, minor);
+      bool fits = &major != &minor && from != scores.end() && llvm::is_contained(scores, major);
+      for (ArrayRef<unsigned> sequence : ArrayRef(sequences).drop_front()) {
+        const auto *last = llvm::find(sequence, major.back()), *next = llvm::find(sequence, minor.front());
+        fits &= last == sequence.end() ? next == sequence.end() : next == last + 1 && next != sequence.end();
+      }
+      if (!fits)
+        continue;
+      SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(scores.size()));
+      order.erase(order.begin() + (from - scores.begin()));
+      Access rest(scores);
+      rest.erase(rest.begin() + (from - scores.begin()));
+      auto behind = llvm::find(rest, major) - rest.begin() + 1;
+      order.insert(order.begin() + behind, from - scores.begin());
+      rest.insert(rest.begin() + behind, minor);
+      scores = rest;
+      sequences.front() = flatten(scores);
+      turned = order;
+      return true;
+    }
+  return false;
+}
+
 /// Joins what may be one dimension, of batch and of keys.
 void AttentionBuilder::joinBatch(Classes &of) {
   SmallVector<Unit> &batch = of.batch, &keys = of.keys;
@@ -229,6 +260,9 @@ void AttentionBuilder::joinBatch(Classes &of) {
          (mergeUnits(batch, /*divided=*/false, /*ofKnownSize=*/true) || mergeUnits(batch, /*divided=*/false))) {
   }
   while (batch.size() > 2 && widenCaptures(batch, of.firstCapture))
+    while (mergeUnits(batch, /*divided=*/false)) {
+    }
+  while (batch.size() > 2 && turnScores(batch))
     while (mergeUnits(batch, /*divided=*/false)) {
     }
   // A bias for each row of an image and one for each column, which the keys number together. Where a sum of them is
@@ -273,7 +307,7 @@ LogicalResult AttentionBuilder::classify() {
     return failure();
   joinRows(of);
   joinBatch(of);
-  if (of.batch.size() > 2)
+  if (of.batch.size() > 2 || (match.turnsScores && !turned))
     return fail("more than two batch dimensions that are not side by side", loc);
   if (failed(unify(of.rows, AttentionOp::I, "query")) || failed(unify(of.keys, AttentionOp::J, "key")) ||
       failed(unify(of.widths, AttentionOp::D, "key width")) || failed(unify(of.values, AttentionOp::E, "value width")))

@@ -285,7 +285,8 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
 
   AttentionMatch match;
   match.wholeCaptures = follow != Follow::everything && follow != Follow::captures;
-  match.wholeScores = follow == Follow::values;
+  match.turnsScores = follow == Follow::turned;
+  match.wholeScores = follow == Follow::values || match.turnsScores;
   match.wholeOperands = follow != Follow::everything && follow != Follow::operands && follow != Follow::values;
   match.computeType = accumulatorType(getElementTypeOrSelf(sum->getResult(0)));
   std::optional<Access> weightAccess = readWeightedSum(match, weights);
@@ -311,7 +312,7 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
     ;
   // Where the heads of the operands stand before their chunks, say, and those of the result behind them.
   walkDown(match, getElementTypeOrSelf(match.value.value),
-           /*moves=*/follow != Follow::captures && follow != Follow::nothing);
+           /*moves=*/follow != Follow::captures && follow != Follow::nothing && !match.turnsScores);
   return match;
 }
 

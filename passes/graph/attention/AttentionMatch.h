@@ -40,6 +40,8 @@ struct AttentionMatch {
   bool wholeOperands = false;
   /// Nor are given scores.
   bool wholeScores = false;
+  /// Given scores may be, and are, transposed.
+  bool turnsScores = false;
   /// The query may lack the dimension i, which only captures then have.
   bool repeatsQuery = false;
   AtomSpace space;
@@ -82,8 +84,9 @@ struct AttentionMatch {
 };
 
 /// What a match follows through views: captures, operands and the result, the last two, these without given scores, or
-/// one or none of these. Where less is followed, more is copied.
-enum class Follow { everything, operands, values, result, captures, nothing };
+/// one or none of these. Where less is followed, more is copied. Last, none, and given scores are transposed where that
+/// brings batch dimensions side by side.
+enum class Follow { everything, operands, values, result, captures, nothing, turned };
 
 /// What could be the score of a softmax.
 struct ScoreSource {

@@ -283,6 +283,8 @@ private:
       for (Follow follow : {Follow::result, Follow::captures, Follow::nothing})
         if (attempt(follow))
           return found;
+      if (source.kind == ScoreKind::given && attempt(Follow::turned))
+        return found;
     }
     if (!found.better)
       found.better = miss;
