@@ -78,7 +78,8 @@ func.func @attention_half(%q: tensor<2x3x9x32xf16>, %k: tensor<2x3x7x32xf16>) ->
 // CHECK: nvvm.cp.async.shared.global {{.*}}, 16, cache = cg
 // CHECK: nvvm.ldmatrix
 // CHECK: nvvm.mma.sync
-// CHECK: vector.store %{{.*}} {alignment = 4 : i64} : memref<?xbf16>, vector<2xbf16>
+// CHECK-COUNT-2: gpu.shuffle xor
+// CHECK: vector.store %{{.*}} {alignment = 16 : i64} : memref<?xbf16>, vector<8xbf16>
 #q = affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>
 #k = affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>
 #v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
