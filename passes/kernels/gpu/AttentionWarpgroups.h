@@ -7,12 +7,12 @@
 
 namespace attn {
 
-// Products by warpgroups, on sm_90a. A launch of its own rounds keys and values,
-// unless they are of 16 bits, once for all queries of a group of heads, to tiles that are in memory what they
-// are in shared memory. Of a block then one warp copies tiles into a ring, or a warpgroup rows of 16 bits from where
-// they are, and two warpgroups of 64 queries multiply, in turns: while one makes weights the other has the matrix
-// units, and its own results of the tile before come from them, too. A processor has one such block, which goes from
-// one block of queries to the next: what it needs of that is copied while the results of the one before are stored.
+// Products by warpgroups, on sm_90a. A launch of its own rounds keys and values, once for all queries of a group of
+// heads, to tiles that are in memory what they are in shared memory; those of 16 bits are taken from where they lie, by
+// tensor maps. Of a block one warp then copies tiles into two rings, and two warpgroups of 64 queries multiply, in
+// turns: while one makes weights the other has the matrix units, and its own results of the tile before come from them,
+// too. A processor has one such block, which goes from one block of queries to the next: what it needs of that is copied
+// beside the products and stores of the one before.
 
 class WarpgroupsEmitter : public AttentionEmitter {
 public:
