@@ -6,9 +6,10 @@ import zlib
 import numpy as np
 
 import kernel_cases
-from on_card_inputs import SEED, to_bf16
+from on_card_inputs import ROUNDED, SEED, words
 
 LEAST = 256  # elements; a smaller array is stored
+NAMES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 
 
 def transposed(array, shape):
@@ -46,21 +47,19 @@ class Draws:
 
     def recipe(self, array):
         """How drawn() makes the array of a draw, and what of it is replaced; None for one that has little of any draw."""
-        if array.dtype != np.float32:
-            return None
-        bits = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
+        kinds = [kind for kind in ROUNDED if kind.split()[0] == NAMES.get(array.dtype.name)]
+        bits = words(array)
         some = slice(None, None, max(1, bits.size // 64))
-        for count, draw in self.known.get(array.size, ()):
-            for rounded, source in ((False, draw), (True, to_bf16(draw))):
-                for axes, moved in transposed(source, array.shape):
-                    moved = np.ascontiguousarray(moved).reshape(-1).view(np.uint32)
-                    if (moved[some] == bits[some]).mean() < 0.5:
-                        continue
-                    at = np.flatnonzero(moved != bits).astype(np.int32)
-                    changed = np.zeros(at.size, [("at", np.int32), ("to", np.float32)])
-                    changed["at"], changed["to"] = at, bits[at].view(np.float32)
-                    return {"draw": count, "drawn": draw.shape, "rounded": rounded, "axes": axes, "shape": array.shape,
-                            "crc": zlib.crc32(bits.tobytes())}, changed
+        for (count, draw), kind in itertools.product(self.known.get(array.size, ()), kinds):
+            for axes, moved in transposed(ROUNDED[kind](draw), array.shape):
+                moved = words(moved)
+                if (moved[some] == bits[some]).mean() < 0.5:
+                    continue
+                at = np.flatnonzero(moved != bits).astype(np.int32)
+                changed = np.zeros(at.size, [("at", np.int32), ("to", bits.dtype)])
+                changed["at"], changed["to"] = at, bits[at]
+                return {"draw": count, "drawn": draw.shape, "rounded": kind, "axes": axes, "shape": array.shape,
+                        "crc": zlib.crc32(bits.tobytes())}, changed
         return None
 
 
