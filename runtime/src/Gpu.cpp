@@ -21,6 +21,14 @@ static bool fits(const attnrt_gpu_image &image, uint32_t capability) {
   return image.arch <= capability;
 }
 
+/// Whether the code has a form for any GPU of this capability or a later one.
+static bool hasCommon(const attnrt_gpu_code &code, uint32_t capability) {
+  for (uint32_t i = 0; i < code.num_images; ++i)
+    if (!code.images[i].exact && fits(code.images[i], capability))
+      return true;
+  return false;
+}
+
 static void describe(const attnrt_gpu_code &code, Text &text) {
   for (uint32_t i = 0; i < code.num_images; ++i)
     text.add("%ssm_%u%s %s", i ? ", " : "", code.images[i].arch, code.images[i].exact ? "a" : "",
@@ -73,11 +81,14 @@ attnrt_status GpuModel::loadImage(const char *name) {
     result = driver->cuDeviceGetAttribute(&sharedBytes, kMaxSharedMemoryPerBlockOptin, device);
   if (result)
     return failCuda(*driver, result, "cuDeviceGetAttribute", name);
+  auto capability = uint32_t(major * 10 + minor);
+  // Code for one architecture may have kernels with tensor maps, which an older driver cannot launch.
+  bool takesExact = driver->cuFuncGetParamInfo || !hasCommon(*code, capability);
   const attnrt_gpu_image *tried = nullptr;
   char log[512] = "";
   for (uint32_t i = 0; i < code->num_images; ++i) {
     const attnrt_gpu_image &image = code->images[i];
-    if (!fits(image, uint32_t(major * 10 + minor)))
+    if (!fits(image, capability) || (image.exact && !takesExact))
       continue;
     tried = &image;
     // CU_JIT_ERROR_LOG_BUFFER and its size: what the driver's compiler says.

@@ -36,7 +36,7 @@ public:
   void **extra() { return count ? nullptr : packed; }
 
 private:
-  static constexpr size_t kMost = 512; ///< parameters
+  static constexpr size_t kMost = 4352 / 4; ///< parameters: so many bytes there are for them, of 4 at least
   const uint8_t *bytes;
   size_t size, count = 0;
   void *packed[5], *places[kMost];

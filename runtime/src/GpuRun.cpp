@@ -155,7 +155,7 @@ static int32_t mapTiles(attnrt_run *abi, void *map, const void *tensor, int32_t 
     run.status =
         fail(ATTNRT_DEVICE,
              "entry '%s' copies tiles by tensor maps, which a launch takes since CUDA 12.4, and the NVIDIA driver "
-             "is older: update it, or compile for sm_90 in place of sm_90a",
+             "is older: update it, or compile for sm_90, too",
              run.plan->entry->name);
     return 1;
   }
