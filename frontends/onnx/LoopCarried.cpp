@@ -210,7 +210,10 @@ LogicalResult LoopImport::fitSequence(Carried &value, const Tensor &out, bool &f
     return success();
   }
   for (const Tensor &item : after.items) {
-    auto isUnlike = [&](auto sizes) { return node.symbols().isEqual(std::get<0>(sizes), std::get<1>(sizes)) != true; };
+    // Where the run may end the loop, sizes that may be equal are left to the run, too.
+    auto isUnlike = [&](auto sizes) {
+      return node.symbols().isEqual(std::get<0>(sizes), std::get<1>(sizes)).value_or(!isEndKnown) == false;
+    };
     if (canUnroll(value) && (item.rank() != int64_t(value.element->size()) ||
                              llvm::any_of(llvm::zip_equal(item.shape, *value.element), isUnlike)))
       return unrolls = true, fits = false, success();

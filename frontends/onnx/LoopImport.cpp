@@ -138,12 +138,21 @@ FailureOr<Tensor> LoopImport::unflatten(const Gathered &output, ValueRange resul
 // The loop
 //===----------------------------------------------------------------------===//
 
+/// Whether the loop goes on, if the import knows.
+static std::optional<bool> knownCondition(const Tensor &condition) {
+  std::optional<Scalar> scalar = condition.scalar();
+  const Expr *known = scalar && condition.dtype == DType::Bool ? std::get_if<Expr>(&*scalar) : nullptr;
+  std::optional<int64_t> constant = known ? known->constant() : std::nullopt;
+  return constant ? std::optional(*constant != 0) : std::nullopt;
+}
+
 LogicalResult LoopImport::leaveBody(MutableArrayRef<Tensor> outputs, bool &fits) {
   size_t front = condition ? 1 : 0;
   if (outputs.size() != front + carried.size() + gathered.size())
     return node.error() << "has a body of " << outputs.size() << " outputs, expected "
                         << front + carried.size() + gathered.size(),
            failure();
+  isEndKnown = !condition || knownCondition(outputs[0]) == true;
   for (auto [n, value] : llvm::enumerate(carried))
     if (failed(fit(value, outputs[front + n], fits)))
       return failure();
@@ -370,10 +379,10 @@ FailureOr<std::vector<Tensor>> LoopImport::unroll() {
       row.dtype = row.items[0].dtype;
     }
     now.assign(outputs->begin() + 1, outputs->begin() + 1 + carried.size());
-    std::optional<Scalar> goesOn = (*outputs)[0].scalar();
+    std::optional<bool> goesOn = knownCondition((*outputs)[0]);
     if (!goesOn)
       return node.unsupported() << "appends tensors of unlike sizes to a sequence, and only the run ends it", failure();
-    if (std::get<Expr>(*goesOn).is(0))
+    if (!*goesOn)
       break;
   }
   for (const Sequence &row : rows) {

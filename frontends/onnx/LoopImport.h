@@ -110,10 +110,11 @@ private:
   mlir::Operation *region = nullptr;
   mlir::Block *block = nullptr;
   Expr iteration;
-  bool unrolls = false; // tensors of unlike sizes are appended to a sequence: the body once an iteration
-  bool counts = false;  // scf.for: nothing but the number of trips ends it
-  mlir::Value goesOn;   // the condition that the body makes, i1
-  Expr ran;             // after the loop: iterations there were
+  bool isEndKnown = false; // the body of an attempt says that the loop goes on, whatever the run brings
+  bool unrolls = false;    // tensors of unlike sizes are appended to a sequence: the body once an iteration
+  bool counts = false;     // scf.for: nothing but the number of trips ends it
+  mlir::Value goesOn;      // the condition that the body makes, i1
+  Expr ran;                // after the loop: iterations there were
 };
 
 //===----------------------------------------------------------------------===//
