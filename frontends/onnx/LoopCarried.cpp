@@ -200,10 +200,11 @@ LogicalResult LoopImport::fitSequence(Carried &value, const Tensor &out, bool &f
     value.element.emplace();
     for (const Expr &size : first.shape) {
       Expr known = node.symbols().simplify(size);
-      if (!node.symbols().outlivesHome(known) && canUnroll(value))
-        return unrolls = true, fits = false, success();
-      if (!node.symbols().outlivesHome(known))
+      if (!node.symbols().outlivesHome(known)) {
+        if (canUnroll(value))
+          return unrolls = true, fits = false, success();
         return node.unsupported() << "appends to a sequence a tensor whose size only the body knows", failure();
+      }
       value.element->push_back(known);
     }
     fits = false;

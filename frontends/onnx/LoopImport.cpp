@@ -358,8 +358,16 @@ bool LoopImport::canUnroll(const Carried &sequence) const {
          !sequence.init.sequence->stack;
 }
 
+/// What the loop is asked for may be more than --max-loop-iterations.
+LogicalResult LoopImport::requireFewTrips() {
+  return node.requireAtMost(*trips, Expr(node.maxLoopIterations()),
+                            "asks for {0} iterations, the limit is {1} (--max-loop-iterations)");
+}
+
 /// The body once an iteration: a sequence then has items of its own, of any sizes.
 FailureOr<std::vector<Tensor>> LoopImport::unroll() {
+  if (failed(requireFewTrips()))
+    return failure();
   std::vector<Tensor> now;
   for (const Carried &value : carried)
     now.push_back(value.init);
@@ -415,8 +423,7 @@ FailureOr<std::vector<Tensor>> LoopImport::run() {
   }
   if (!counts)
     return outputsOf(makeWhile());
-  if (failed(node.requireAtMost(*trips, Expr(node.maxLoopIterations()),
-                                "asks for {0} iterations, the limit is {1} (--max-loop-iterations)")))
+  if (failed(requireFewTrips()))
     return failure();
   return outputsOf(makeFor());
 }

@@ -83,6 +83,7 @@ public:
 private:
   mlir::LogicalResult attempt(bool &fits);
   bool canUnroll(const Carried &sequence) const;
+  mlir::LogicalResult requireFewTrips();
   mlir::FailureOr<std::vector<Tensor>> unroll();
   mlir::LogicalResult leaveBody(llvm::MutableArrayRef<Tensor> outputs, bool &fits);
   // LoopCarried.cpp

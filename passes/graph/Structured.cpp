@@ -3,6 +3,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/Matchers.h"
 #include <cmath>
 
@@ -101,6 +102,12 @@ Value castTo(OpBuilder &b, Location loc, Value value, Type type) {
 FloatType accumulatorType(Type element) {
   return element.isF64() ? FloatType(Float64Type::get(element.getContext()))
                          : FloatType(Float32Type::get(element.getContext()));
+}
+
+Value transposed(OpBuilder &b, Location loc, Value tensor, ArrayRef<int64_t> permutation) {
+  SmallVector<OpFoldResult> sizes = applyPermutation(tensor::getMixedSizes(b, loc, tensor), permutation);
+  Value empty = emptyTensor(b, loc, sizes, getElementTypeOrSelf(tensor));
+  return linalg::TransposeOp::create(b, loc, tensor, empty, permutation)->getResult(0);
 }
 
 Value convertFloat(OpBuilder &b, Location loc, Value scalar, Type to) {

@@ -57,6 +57,9 @@ mlir::Value castTo(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value, ml
 /// Type in which sums over elements of `element` are taken: f32, or f64 for f64.
 mlir::FloatType accumulatorType(mlir::Type element);
 
+/// `tensor` with dimension n what was dimension permutation[n].
+mlir::Value transposed(mlir::OpBuilder &b, mlir::Location loc, mlir::Value tensor, llvm::ArrayRef<int64_t> permutation);
+
 /// `scalar` as a float of type `to`.
 mlir::Value convertFloat(mlir::OpBuilder &b, mlir::Location loc, mlir::Value scalar, mlir::Type to);
 

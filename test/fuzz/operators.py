@@ -144,14 +144,16 @@ def replay(server, folder):
                          sorted((folder / "test_data_set_0").glob(name + "_*.pb"), key=lambda f: int(f.stem.split("_")[1]))]
     inputs, expected = ([onnx.numpy_helper.to_array(t) for t in load(name)] for name in ("input", "output"))
     print(onnx.printer.to_text(model))
-    got, _ = server.run(model, dict(zip([i.name for i in model.graph.input], inputs)), [o.name for o in model.graph.output])
-    for g, w in zip(got, expected):
-        print("got", g, "expected", w, sep="\n")
-        wrong = suite.complaint(g, w, 1e-3)
-        if wrong:
-            print("FAIL", wrong)
-            return 1
-    return 0
+    failed = 0
+    for quick in (False, True):  # with and without LLVM's optimisations
+        got, _ = server.run(model, dict(zip([i.name for i in model.graph.input], inputs)),
+                            [o.name for o in model.graph.output], quick=quick)
+        for g, w in zip(got, expected):
+            print("got", g, "expected", w, sep="\n")
+            if wrong := suite.complaint(g, w, 1e-3):
+                print("FAIL, not optimised:" if quick else "FAIL, optimised:", wrong)
+                failed = 1
+    return failed
 
 
 def main():

@@ -204,9 +204,9 @@ def verdict(server, model, feeds, **more):
     return "pass", ""
 
 
-def shrunk(server, program, sizes, kind):
+def shrunk(server, program, sizes, kind, quick):
     """The model of the fewest outputs, and of the earliest, that fails in the same way."""
-    fails = lambda outputs: verdict(server, m := program.model(outputs), program.feeds(m, sizes))[0] == kind  # noqa: E731
+    fails = lambda outputs: verdict(server, m := program.model(outputs), program.feeds(m, sizes), quick=quick)[0] == kind  # noqa: E731
     outputs = list(program.outputs)
     for name in list(outputs):
         rest = [o for o in outputs if o != name]
@@ -242,13 +242,14 @@ def main():
             return seed, [("void", "")]
         if not hasattr(local, "server"):
             local.server = backend.Server(os.path.abspath(args.server), gpu=args.gpu)
+        quick = seed % 8 != 0
         for sizes in (SIZES, program.r.choice(OTHERS)):
             model = program.model()
             kind, message = verdict(local.server, model, program.feeds(model, sizes), keep=not answers,
-                                    compiled=bool(answers) and answers[0][0] == "pass", quick=seed % 8 != 0)
+                                    compiled=bool(answers) and answers[0][0] == "pass", quick=quick)
             answers.append((kind, message))
             if kind not in ("pass", "open", "void"):
-                model = shrunk(local.server, program, sizes, kind)
+                model = shrunk(local.server, program, sizes, kind, quick)
                 feeds, names = program.feeds(model, sizes), dict.fromkeys(n.op_type for n in model.graph.node)
                 operators.keep(args.failures / f"{seed}-{'-'.join(names)[:80]}", model, feeds,
                                operators.by_onnxruntime(model, feeds))

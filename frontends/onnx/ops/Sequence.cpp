@@ -121,9 +121,12 @@ static std::optional<Expr> itemPosition(Node &node, size_t i, const Expr &count,
   if (!position || position->size() != 1)
     return node.error() << "expects one position", std::nullopt;
   Expr given = position->front(), at = node.symbols().select(node.symbols().less(given, 0), given + count, given);
-  if (failed(node.requireAtMost(Expr(0) - count, given, "position {1} is before the front of the sequence")) ||
-      failed(node.requireAtMost(given + Expr(1), orEnd ? count + Expr(1) : count,
-                                "takes item {0} (from 1) of a sequence of {1}")))
+  if (failed(node.requireAtMost(Expr(0) - count, given, "position {1} is before the front of the sequence")))
+    return std::nullopt;
+  LogicalResult isInside =
+      orEnd ? node.requireAtMost(given, count, "inserts behind item {0} (from 1) of a sequence of {1}")
+            : node.requireAtMost(given + Expr(1), count, "takes item {0} (from 1) of a sequence of {1}");
+  if (failed(isInside))
     return std::nullopt;
   return at;
 }

@@ -15,13 +15,8 @@ LogicalResult AttentionBuilder::makeOperands() {
     return failure();
   if (match.repeatsQuery)
     repeatQuery();
-  if (turned) {
-    SmallVector<OpFoldResult> sizes;
-    for (int64_t dim : *turned)
-      sizes.push_back(tensor::getMixedSize(b, loc, match.query.value, dim));
-    Value empty = tensor::EmptyOp::create(b, loc, sizes, getElementTypeOrSelf(match.query.value));
-    match.query.value = linalg::TransposeOp::create(b, loc, match.query.value, empty, *turned)->getResult(0);
-  }
+  if (scoreOrder)
+    match.query.value = transposed(b, loc, match.query.value, *scoreOrder);
   repeatCaptures();
   sumRepeatedCaptures();
   return success();

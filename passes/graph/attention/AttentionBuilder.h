@@ -48,7 +48,7 @@ private:
   mlir::LogicalResult nameBatch(llvm::ArrayRef<Unit> batch);
   bool mergeUnits(llvm::SmallVector<Unit> &units, bool divided, bool ofKnownSize = false);
   bool widenCaptures(llvm::ArrayRef<Unit> classUnits, size_t firstCapture);
-  bool turnScores(llvm::ArrayRef<Unit> classUnits);
+  bool transposeScores(llvm::ArrayRef<Unit> classUnits);
   mlir::LogicalResult unify(llvm::SmallVector<Unit> &units, AttentionOp::Dim dim, llvm::StringRef what);
   std::optional<std::pair<unsigned, Atoms>> segment(llvm::ArrayRef<unsigned> atoms, size_t at) const;
 
@@ -102,7 +102,7 @@ private:
     Unit atoms;
   };
   llvm::SmallVector<Widening> widenings;
-  std::optional<llvm::SmallVector<int64_t>> turned; ///< the order of dimensions into which given scores are brought
+  std::optional<llvm::SmallVector<int64_t>> scoreOrder; ///< the order of dimensions that given scores are brought into
 };
 
 } // namespace attn

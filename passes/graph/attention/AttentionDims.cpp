@@ -220,8 +220,8 @@ void AttentionBuilder::joinRows(Classes &of) {
 
 /// Makes two units of one class neighbours where scores that are given are all that keeps them apart: [batch, query,
 /// head, key] beside values of [batch * head, ...]. The scores are transposed then.
-bool AttentionBuilder::turnScores(ArrayRef<Unit> classUnits) {
-  if (!match.turnsScores || turned)
+bool AttentionBuilder::transposeScores(ArrayRef<Unit> classUnits) {
+  if (!match.transposesScores || scoreOrder)
     return false;
   Access &scores = match.query.access;
   for (const Unit &major : classUnits)
@@ -243,7 +243,7 @@ bool AttentionBuilder::turnScores(ArrayRef<Unit> classUnits) {
       rest.insert(rest.begin() + behind, minor);
       scores = rest;
       sequences.front() = flatten(scores);
-      turned = order;
+      scoreOrder = order;
       return true;
     }
   return false;
@@ -262,7 +262,7 @@ void AttentionBuilder::joinBatch(Classes &of) {
   while (batch.size() > 2 && widenCaptures(batch, of.firstCapture))
     while (mergeUnits(batch, /*divided=*/false)) {
     }
-  while (batch.size() > 2 && turnScores(batch))
+  while (batch.size() > 2 && transposeScores(batch))
     while (mergeUnits(batch, /*divided=*/false)) {
     }
   // A bias for each row of an image and one for each column, which the keys number together. Where a sum of them is
@@ -307,7 +307,7 @@ LogicalResult AttentionBuilder::classify() {
     return failure();
   joinRows(of);
   joinBatch(of);
-  if (of.batch.size() > 2 || (match.turnsScores && !turned))
+  if (of.batch.size() > 2 || (match.transposesScores && !scoreOrder))
     return fail("more than two batch dimensions that are not side by side", loc);
   if (failed(unify(of.rows, AttentionOp::I, "query")) || failed(unify(of.keys, AttentionOp::J, "key")) ||
       failed(unify(of.widths, AttentionOp::D, "key width")) || failed(unify(of.values, AttentionOp::E, "value width")))

@@ -285,8 +285,8 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
 
   AttentionMatch match;
   match.wholeCaptures = follow != Follow::everything && follow != Follow::captures;
-  match.turnsScores = follow == Follow::turned;
-  match.wholeScores = follow == Follow::values || match.turnsScores;
+  match.transposesScores = follow == Follow::transposed;
+  match.wholeScores = follow == Follow::values || match.transposesScores;
   match.wholeOperands = follow != Follow::everything && follow != Follow::operands && follow != Follow::values;
   match.computeType = accumulatorType(getElementTypeOrSelf(sum->getResult(0)));
   std::optional<Access> weightAccess = readWeightedSum(match, weights);
@@ -312,7 +312,7 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
     ;
   // Where the heads of the operands stand before their chunks, say, and those of the result behind them.
   walkDown(match, getElementTypeOrSelf(match.value.value),
-           /*moves=*/follow != Follow::captures && follow != Follow::nothing && !match.turnsScores);
+           /*moves=*/follow != Follow::captures && follow != Follow::nothing && !match.transposesScores);
   return match;
 }
 

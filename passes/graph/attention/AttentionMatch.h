@@ -41,7 +41,7 @@ struct AttentionMatch {
   /// Nor are given scores.
   bool wholeScores = false;
   /// Given scores may be, and are, transposed.
-  bool turnsScores = false;
+  bool transposesScores = false;
   /// The query may lack the dimension i, which only captures then have.
   bool repeatsQuery = false;
   AtomSpace space;
@@ -86,7 +86,7 @@ struct AttentionMatch {
 /// What a match follows through views: captures, operands and the result, the last two, these without given scores, or
 /// one or none of these. Where less is followed, more is copied. Last, none, and given scores are transposed where that
 /// brings batch dimensions side by side.
-enum class Follow { everything, operands, values, result, captures, nothing, turned };
+enum class Follow { everything, operands, values, result, captures, nothing, transposed };
 
 /// What could be the score of a softmax.
 struct ScoreSource {

@@ -283,7 +283,7 @@ private:
       for (Follow follow : {Follow::result, Follow::captures, Follow::nothing})
         if (attempt(follow))
           return found;
-      if (source.kind == ScoreKind::given && attempt(Follow::turned))
+      if (source.kind == ScoreKind::given && attempt(Follow::transposed))
         return found;
     }
     if (!found.better)

@@ -51,12 +51,7 @@ Value layOutLike(PatternRewriter &rewriter, Operation *layout, Value source) {
                                          expand.getMixedOutputShape());
   if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(layout))
     return tensor::CollapseShapeOp::create(rewriter, loc, type, source, collapse.getReassociationIndices());
-  auto transpose = cast<linalg::TransposeOp>(layout);
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, source), turned;
-  for (int64_t from : transpose.getPermutation())
-    turned.push_back(sizes[from]);
-  Value made = tensor::EmptyOp::create(rewriter, loc, turned, element);
-  return linalg::TransposeOp::create(rewriter, loc, source, made, transpose.getPermutation())->getResult(0);
+  return transposed(rewriter, loc, source, cast<linalg::TransposeOp>(layout).getPermutation());
 }
 
 /// narrow(layout(x)) -> layout(narrow(x))

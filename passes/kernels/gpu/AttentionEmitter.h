@@ -64,8 +64,8 @@ protected:
   virtual mlir::Value row(int64_t r) = 0;
   virtual mlir::Value keyPlace(int64_t c) = 0;
   virtual mlir::Value columnPlace(int64_t e) = 0;
-  bool storesTurned();
-  Values turnedRow(mlir::ArrayRef<mlir::Value> columns, mlir::Value factor);
+  bool storesEight();
+  Values roundedRow(mlir::ArrayRef<mlir::Value> columns, mlir::Value factor);
 
   /// What a sweep makes of scores.
   enum class Pass {

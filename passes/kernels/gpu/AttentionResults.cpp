@@ -72,26 +72,29 @@ Value AttentionEmitter::shiftOf(Value maximum) {
   return k.select(isNone, k.scalar(0), maximum);
 }
 
-/// Whether results of 16 bits, which four threads have in turns, two columns each, may be stored by 16 bytes.
-bool AttentionEmitter::storesTurned() {
-  constexpr int64_t kColumns = 8;
-  return groupWidth == 4 && neighbours == 2 && width % kColumns == 0 &&
-         hasPieces(spec, spec.result, Dim::E, kColumns) && spec.types[spec.result].getElementTypeBitWidth() == 16;
+/// Columns of 16 bits that a store of 16 bytes takes.
+static constexpr int64_t kEight = 8;
+
+/// Whether results of 16 bits, of which four threads have two columns each in turns, may be stored by 16 bytes.
+bool AttentionEmitter::storesEight() {
+  return groupWidth == 4 && neighbours == 2 && width % kEight == 0 && hasPieces(spec, spec.result, Dim::E, kEight) &&
+         spec.types[spec.result].getElementTypeBitWidth() == 16;
 }
 
-/// The columns of a row times `factor`, rounded, each four words those of eight columns side by side: the memory that
-/// a warp's store writes is then twice as long, and half as many cycles go by before it can exchange numbers again.
-Values AttentionEmitter::turnedRow(ArrayRef<Value> columns, Value factor) {
+/// The columns of a row times `factor`, rounded, each four words those of eight columns side by side: a warp's store
+/// then writes 64 bytes of each of eight rows in place of 16, and a row takes a quarter as many stores, each of which
+/// keeps the warps from exchanging numbers.
+Values AttentionEmitter::roundedRow(ArrayRef<Value> columns, Value factor) {
   Precision precision = precisionOf(spec.types[spec.result].getElementType());
   Values words;
-  for (size_t e = 0; e < columns.size(); e += 8) {
+  for (size_t e = 0; e < columns.size(); e += kEight) {
     Values scaled, four;
-    for (Value x : columns.slice(e, 8))
+    for (Value x : columns.slice(e, kEight))
       scaled.push_back(k.mulf(x, factor));
     for (size_t half : {0, 4})
       for (Value word : k.packed(ArrayRef(scaled).slice(half, 4), precision))
         four.push_back(k.bitcast(word, k.b.getI32Type()));
-    llvm::append_range(words, k.turned(four));
+    llvm::append_range(words, k.transposeFour(four));
   }
   return words;
 }
@@ -105,28 +108,28 @@ void AttentionEmitter::store(ValueRange state) {
     together /= 2;
   for (int64_t r = 0; r < rows; ++r) {
     Value sum = sumOfRow(state[rows + r]), i = k.add(first, row(r)), factor = normalizer(sum);
-    Values turned;
-    if (storesTurned()) // by all threads of the warp
-      turned = turnedRow(Values(state.slice(2 * rows + r * width, width)), factor);
+    Values eight;
+    if (storesEight()) // by all threads of the warp
+      eight = roundedRow(Values(state.slice(2 * rows + r * width, width)), factor);
     k.branch(k.less(i, numQueries), [&] {
       Value offset = view.along(k, view.base, Dim::I, i);
       auto put = [&](Value x, Value column) { storeF32(x, view, view.along(k, offset, Dim::E, column)); };
-      auto putTurned = [&] {
-        for (size_t n = 0; n < turned.size(); n += 4) {
-          Value column = k.mul(k.add(member, int64_t(n)), 8);
-          auto put = [&] {
-            k.storeWords(ArrayRef(turned).slice(n, 4), view.flat, view.along(k, offset, Dim::E, column));
+      auto putEight = [&] {
+        for (size_t n = 0; n < eight.size(); n += 4) {
+          Value column = k.mul(k.add(member, int64_t(n)), kEight);
+          auto putInside = [&] {
+            k.storeWords(ArrayRef(eight).slice(n, 4), view.flat, view.along(k, offset, Dim::E, column));
           };
           if (width * groupWidth == valueWidth)
-            put();
+            putInside();
           else
-            k.branch(k.less(column, k.index(valueWidth)), put);
+            k.branch(k.less(column, k.index(valueWidth)), putInside);
         }
         return Values();
       };
       auto usual = [&] {
-        if (!turned.empty())
-          return putTurned();
+        if (!eight.empty())
+          return putEight();
         for (int64_t e = 0; e < width; e += together) {
           Value column = columnPlace(e);
           auto putFew = [&] {

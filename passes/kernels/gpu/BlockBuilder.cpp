@@ -231,7 +231,7 @@ Value BlockBuilder::acrossThreads(Value x, int64_t width, llvm::function_ref<Val
   return x;
 }
 
-LaneBuilder::Values BlockBuilder::turned(ArrayRef<Value> four) {
+LaneBuilder::Values BlockBuilder::transposeFour(ArrayRef<Value> four) {
   Values words(four);
   for (int64_t distance : {1, 2}) {
     Value isUpper = less(index(0), rem(div(thread, index(distance)), index(2)));

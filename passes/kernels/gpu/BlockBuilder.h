@@ -96,7 +96,7 @@ public:
   mlir::Value acrossBlock(mlir::Value x, int64_t threads, mlir::Value shared,
                           llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
   /// Four times four words of 32 bits in four lanes side by side: of what lane n has, word m becomes word n of lane m.
-  Values turned(mlir::ArrayRef<mlir::Value> four);
+  Values transposeFour(mlir::ArrayRef<mlir::Value> four);
   /// 2^x with relative error 2^-22.
   mlir::Value exp2Fast(mlir::Value x);
   mlir::Value greater(mlir::Value x, mlir::Value y); ///< maximum; NaN if one is

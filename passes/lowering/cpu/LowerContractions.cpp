@@ -231,10 +231,7 @@ Value ContractionLowering::arrange(Value value, AffineMap map, const LoopDims &d
     permutation.push_back(getPosition(map, dim));
   if (llvm::is_sorted(permutation))
     return value;
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, value);
-  Value empty = tensor::EmptyOp::create(rewriter, loc, applyPermutation(sizes, permutation),
-                                        getElementTypeOrSelf(value.getType()));
-  return linalg::TransposeOp::create(rewriter, loc, value, empty, permutation)->getResult(0);
+  return transposed(rewriter, loc, value, permutation);
 }
 
 GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::optional<Epilogue> &epilogue) {

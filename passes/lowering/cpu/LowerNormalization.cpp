@@ -1,6 +1,7 @@
 #include "dialects/attn/CacheOps.h"
 #include "dialects/attn/TopKOp.h"
 #include "passes/Passes.h"
+#include "passes/graph/Structured.h"
 #include "passes/kernels/cpu/NarrowRows.h"
 #include "passes/kernels/cpu/Normalization.h"
 #include "passes/kernels/cpu/TopK.h"
@@ -30,12 +31,10 @@ namespace {
 
 /// `value` with dimension `dim` and the last one exchanged.
 Value exchange(OpBuilder &b, Location loc, Value value, int64_t dim) {
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, value);
-  SmallVector<int64_t> permutation = llvm::to_vector(llvm::seq<int64_t>(sizes.size()));
+  SmallVector<int64_t> permutation =
+      llvm::to_vector(llvm::seq<int64_t>(cast<RankedTensorType>(value.getType()).getRank()));
   std::swap(permutation[dim], permutation.back());
-  std::swap(sizes[dim], sizes.back());
-  Value empty = tensor::EmptyOp::create(b, loc, sizes, getElementTypeOrSelf(value));
-  return linalg::TransposeOp::create(b, loc, value, empty, permutation)->getResult(0);
+  return transposed(b, loc, value, permutation);
 }
 
 /// `op` over its last dimension.

@@ -4,6 +4,7 @@
 #include "passes/Passes.h"
 #include "passes/graph/Collect.h"
 #include "passes/graph/FusionVerdict.h"
+#include "passes/graph/Structured.h"
 #include "passes/lowering/cpu/SampledValues.h"
 #include "passes/lowering/cpu/SpreadBatch.h"
 #include "passes/lowering/cpu/StoreScores.h"
@@ -102,14 +103,10 @@ private:
     rewriter.setInsertionPoint(op);
     Location loc = op.getLoc();
     Value source = op->getOperand(n);
-    SmallVector<OpFoldResult> sizes;
+    Value copy = transposed(rewriter, loc, source, permutation);
     SmallVector<AffineExpr> exprs;
-    for (int64_t k : permutation) {
-      sizes.push_back(tensor::getMixedSize(rewriter, loc, source, k));
+    for (int64_t k : permutation)
       exprs.push_back(map.getResult(k));
-    }
-    Value empty = tensor::EmptyOp::create(rewriter, loc, sizes, getElementTypeOrSelf(source));
-    Value copy = linalg::TransposeOp::create(rewriter, loc, source, empty, permutation)->getResult(0);
     SmallVector<AffineMap> maps(op.getIndexingMaps().getAsValueRange<AffineMapAttr>());
     maps[n] = AffineMap::get(AttentionOp::kDims, 0, exprs, op.getContext());
     rewriter.modifyOpInPlace(op, [&] {

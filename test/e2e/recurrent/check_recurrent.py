@@ -236,6 +236,8 @@ def main():
     parser.add_argument("--weights", help="for attn-run: bf16, int8 or int8:GROUP")
     parser.add_argument("--mostly-quick", action="store_true")
     args = parser.parse_args()
+    if args.mostly_quick and (args.plain or args.mcpu or args.weights):
+        parser.error("--mostly-quick compiles and runs most models in one process, which takes no -O0, --mcpu or --weights")
     server = backend.Server(str((args.tools / "onnx-case-server").resolve()))
     failed = judged = layers = 0
     with tempfile.TemporaryDirectory() as folder:
