@@ -63,6 +63,7 @@ Value emit::bitOr(const Term &x, const Term &y) { return make<arith::OrIOp>(x, x
 Value emit::bitXor(const Term &x, const Term &y) { return make<arith::XOrIOp>(x, x.value(), y.value()); }
 Value emit::shiftLeft(const Term &x, const Term &y) { return make<arith::ShLIOp>(x, x.value(), y.value()); }
 Value emit::shiftRight(const Term &x, const Term &y) { return make<arith::ShRUIOp>(x, x.value(), y.value()); }
+Value emit::shiftRightSigned(const Term &x, const Term &y) { return make<arith::ShRSIOp>(x, x.value(), y.value()); }
 
 Value emit::negate(const Term &x) {
   if (x.isFloating())

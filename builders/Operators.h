@@ -27,6 +27,7 @@ mlir::Value bitOr(const Term &, const Term &);
 mlir::Value bitXor(const Term &, const Term &);
 mlir::Value shiftLeft(const Term &, const Term &);
 mlir::Value shiftRight(const Term &, const Term &);
+mlir::Value shiftRightSigned(const Term &, const Term &);
 mlir::Value negate(const Term &);
 mlir::Value compare(Relation, const Term &, const Term &, bool isUnsigned);
 mlir::Value select(const Term &condition, const Term &, const Term &);
@@ -70,6 +71,11 @@ ATTN_OPERATOR(>>, shiftRight)
 #undef ATTN_OPERATOR
 
 template <typename T, IfNumber<T> = 0> T operator-(const T &x) { return x.with(emit::negate(x)); }
+
+/// `x` by so many bits to the right, its sign shifted in.
+template <typename T, IfNumber<T> = 0> T shiftRightSigned(const T &x, int64_t bits) {
+  return x.with(emit::shiftRightSigned(x, constantLike(x, bits)));
+}
 
 // Of integers, bit by bit, and of masks.
 template <typename T, IfTerm<T> = 0> T operator&(const T &x, const T &y) { return x.with(emit::bitAnd(x, y)); }

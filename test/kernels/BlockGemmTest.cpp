@@ -40,6 +40,7 @@ struct Problem {
   bool hasBias = false;
   EpilogueOperand bias = EpilogueOperand::RowVector;
   bool hasByteRows = false;
+  bool isExtreme = false; ///< rows of one number, all codes the greatest
 };
 
 BlockGemmSpec specOf(const Problem &p, TargetAttr target) {
@@ -99,7 +100,7 @@ struct Case {
     int64_t width = spec.panelWidth(), group = spec.group(), half = int64_t(1) << (p.bits - 1);
     std::memset(words.data<char>(), 0, words.size() * sizeof(uint32_t));
     for (int64_t i = 0; i < p.m * p.k; ++i)
-      a.push_back(normal(random));
+      a.push_back(p.isExtreme ? 1 : normal(random));
     for (int64_t i = 0; i < p.m * p.n; ++i)
       bias.push_back(normal(random));
     std::vector<double> matrix(p.k * p.n);
@@ -117,7 +118,7 @@ struct Case {
                       : p.zeros == BlockZeros::Float    ? zeros[at]
                       : p.zeros == BlockZeros::Unsigned ? zeros.data<uint8_t>()[at]
                                                         : zeros.data<int8_t>()[at];
-        uint32_t stored = random() % (2 * half);
+        uint32_t stored = p.isExtreme ? 2 * half - 1 : random() % (2 * half);
         int64_t row = k % group;
         words.data<uint32_t>()[(n / width * spec.panelShape()[1] + k / group) * width + n % width] |=
             stored << (row % 4 * 8 + row / 4 * p.bits);
@@ -285,12 +286,23 @@ TEST_P(BlockGemmOfBytes, EveryEdge) {
   open.hasByteRows = true;
   std::unique_ptr<Kernel> kernel = compile(GetParam(), open);
   ASSERT_TRUE(kernel);
-  EXPECT_TRUE(StringRef(kernel->assembly()).contains("vpdpbusd"));
+  bool hasPairs = StringRef(GetParam()) == "avx2" || StringRef(GetParam()) == "avx512";
+  EXPECT_TRUE(StringRef(kernel->assembly()).contains(hasPairs ? "vpmaddubsw" : "vpdpbusd"));
   for (int64_t m : {0, 1, 4, 5, 13, 97}) {
     Problem p = open;
     p.m = m;
     check(*kernel, p);
   }
+}
+
+/// Two products of the greatest code of 8 bits are more than a word holds, of fewer bits they are not.
+TEST_P(BlockGemmOfBytes, GreatestCodes) {
+  for (int64_t bits : {2, 4, 8})
+    for (int64_t m : {1, 9}) {
+      Problem p{m, 75, 20, 32, bits, false, true, BlockZeros::Constant, 1};
+      p.hasByteRows = p.isExtreme = true;
+      check(p);
+    }
 }
 
 /// A row with an infinity or a NaN gives NaN, and no other row knows of it.
@@ -426,7 +438,7 @@ TEST_P(BlockGemmOfParts, NumbersOfAnySize) {
 
 INSTANTIATE_TEST_SUITE_P(Isas, BlockGemmOfParts, testing::Values("amx"),
                          [](const testing::TestParamInfo<const char *> &info) { return std::string(info.param); });
-INSTANTIATE_TEST_SUITE_P(Isas, BlockGemmOfBytes, testing::Values("avxvnni", "avx512vnni", "amxint8"),
+INSTANTIATE_TEST_SUITE_P(Isas, BlockGemmOfBytes, testing::Values("avx2", "avxvnni", "avx512", "avx512vnni", "amxint8"),
                          [](const testing::TestParamInfo<const char *> &info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(Isas, BlockGemm, testing::ValuesIn(kIsas),
                          [](const testing::TestParamInfo<const char *> &info) { return std::string(info.param); });

@@ -71,7 +71,8 @@ def channels_last():
     z = lambda value, of=np.uint8: ("const", np.array(value, of))  # noqa: E731
     window = dict(kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1])
     for name, more in (("plain", {}), ("dilated", {"dilations": [1, 2]}), ("groups", {"group": 2})):
-        w = "const", RNG.integers(-128, 128, (6, 4 // more.get("group", 1), 3, 2)).astype(np.int8)
+        # On AVX2 without VNNI ONNX Runtime adds two products in 16 bits, which saturates: weights of 7 bits do not.
+        w = "const", RNG.integers(-64, 64, (6, 4 // more.get("group", 1), 3, 2)).astype(np.int8)
         case(f"QLinearConv_last_{name}", "QLinearConv",
              [u8(2, 9, 8, 4), f(0.05), z(120), w, f(0.02), z(0, np.int8), f(0.3), z(99), ("const", RNG.integers(-99, 99, 6).astype(np.int32))],
              atol=1, channels_last=1, **window, **more)

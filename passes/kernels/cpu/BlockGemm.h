@@ -2,6 +2,7 @@
 #define PASSES_KERNELS_CPU_BLOCKGEMM_H
 
 #include "passes/kernels/cpu/Gemm.h"
+#include "passes/kernels/cpu/IntegerGemm.h"
 
 namespace attn {
 
@@ -27,8 +28,9 @@ struct BlockGemmSpec : EpilogueSpec, PanelTile {
   bool hasHalfScales = false; ///< in f16
   BlockZeros zeros = BlockZeros::Constant;
   int64_t zeroPoint = 0; ///< if constant
-  /// Rows of A are rounded to s8 first, one scale a block: products of bytes, by vpdpbusd.
+  /// Rows of A are rounded to s8 first, one scale a block: products of bytes.
   bool hasByteRows = false;
+  ByteDot dot = ByteDot::Single; ///< of bytes; not Single where there are byte rows
   /// A run that may use tiles (AMX) does for kFewestTileRows rows or more: of bytes, with the same sums, or of bf16, as
   /// the sum of three of which an f32 is rows of A, and each code is one. Such products are those of f32, their sums of
   /// a block take it in another order.
@@ -71,8 +73,6 @@ struct BlockGemmSpec : EpilogueSpec, PanelTile {
   llvm::SmallVector<int64_t> rowScaleShape() const { return {roundedRows(), numBlocks()}; }
   /// What the rows there is memory for are a multiple of.
   int64_t rowMultiple() const { return hasTiles ? kTileRows : 1; }
-  /// Whether the target multiplies bytes.
-  static bool hasByteProducts(TargetAttr target);
   /// Whether codes less their zero point are bytes from -128 to 127, as tiles multiply them.
   bool hasSignedCodes() const {
     return bits < 8 || (zeros == BlockZeros::Constant && zeroPoint == (isUnsigned ? 128 : 0));

@@ -1,5 +1,4 @@
 #include "passes/kernels/cpu/BlockGemm.h"
-#include "passes/kernels/cpu/IntegerGemm.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -13,18 +12,15 @@ BlockGemmSpec BlockGemmSpec::forTarget(TargetAttr target, int64_t m, int64_t k, 
   spec.k = k;
   spec.n = n;
   spec.lanes = target.getF32Lanes();
+  spec.dot = byteDotOf(target);
   spec.hasFma = spec.lanes > 4;
-  // 24 + 4 + 1 of 32 registers; 12 + 2 + 1 and 8 + 2 + 1 of 16. A narrow matrix is no wider in its panel.
+  // 24 + 4 + 1 of 32 registers; 10 + 2 + 1 and 8 + 2 + 1 of 16: what codes are unpacked with stays in two more. With 6
+  // rows the products' loop spilled, and 128 rows took four times as long (AVX2, Zen 3). A narrow matrix is no wider in
+  // its panel.
   int64_t vectors = spec.lanes == 16 ? 4 : 2;
-  spec.tileRows = spec.lanes == 4 ? 4 : 6;
+  spec.tileRows = spec.lanes == 16 ? 6 : spec.lanes == 8 ? 5 : 4;
   spec.tileVectors = std::min<int64_t>(vectors, llvm::divideCeil(std::max<int64_t>(n, 1), spec.lanes));
   return spec;
-}
-
-bool BlockGemmSpec::hasByteProducts(TargetAttr target) {
-  StringRef features = target.getFeatures();
-  int64_t lanes = target.getF32Lanes();
-  return (lanes == 16 && features.contains("+avx512vnni")) || (lanes == 8 && features.contains("+avxvnni"));
 }
 
 bool BlockGemmSpec::mayHaveTiles(TargetAttr target) const {
@@ -42,7 +38,7 @@ std::string BlockGemmSpec::symbol() const {
   if (zeros == BlockZeros::Constant)
     name += "_z" + std::to_string(zeroPoint);
   if (hasByteRows)
-    name += hasTiles ? "_amx" : "_i8";
+    name += hasTiles ? "_amx" : dot == ByteDot::Quads ? "_i8" : "_i8p";
   else if (hasTiles)
     name += "_amx16";
   return name + getEpilogueSuffix();
@@ -57,7 +53,8 @@ bool canBuildBlockGemm(const BlockGemmSpec &spec, std::string *reason) {
   int64_t half = int64_t(1) << (spec.bits - 1), least = spec.isUnsigned ? 0 : -half;
   if (spec.zeroPoint < least || spec.zeroPoint >= least + 2 * half)
     return fail(reason, "the zero point " + Twine(spec.zeroPoint) + " is outside the codes' range");
-  if (spec.hasByteRows && (spec.lanes < 8 || spec.zeros == BlockZeros::Float || spec.block % spec.lanes))
+  if (spec.hasByteRows &&
+      (spec.lanes < 8 || spec.dot == ByteDot::Single || spec.zeros == BlockZeros::Float || spec.block % spec.lanes))
     return fail(reason, "rows of bytes need 8 or 16 lanes, blocks of whole registers, and zero points of integers");
   if (spec.hasTiles && spec.hasByteRows && (spec.lanes != 16 || !spec.hasSignedCodes()))
     return fail(reason, "tiles of bytes need 16 lanes, and codes of s8");

@@ -9,9 +9,12 @@ namespace attn {
 /// How bytes are multiplied and summed: what one lane of i32 takes in of a column.
 enum class ByteDot {
   Quads, ///< vpdpbusd: four products (AVX512-VNNI, AVX-VNNI)
-  Pairs, ///< vpmaddwd on bytes widened to 16 bits: two products, which never saturate
+  Pairs, ///< two of vpmaddwd, on the bytes at even and at odd places as words: four products that never saturate
   Single ///< one product, in any instruction set
 };
+
+/// That of the target; feature bits alone decide.
+ByteDot byteDotOf(TargetAttr target);
 
 /// The product by packed panels in registers.
 struct IntegerGemmSpec : IntegerProductSpec, PanelCut {
@@ -30,7 +33,7 @@ struct IntegerGemmSpec : IntegerProductSpec, PanelCut {
   static IntegerGemmSpec forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n);
 
   /// Rows of B that a lane takes in at once, the `group` of #attn.byte_panels.
-  int64_t group() const { return dot == ByteDot::Quads ? 4 : dot == ByteDot::Pairs ? 2 : 1; }
+  int64_t group() const { return dot == ByteDot::Single ? 1 : 4; }
   /// Of one matrix, where n is fixed.
   int64_t numPanels() const { return (n + panelWidth() - 1) / panelWidth(); }
   llvm::SmallVector<int64_t> panelShape() const {

@@ -30,7 +30,9 @@ private:
   void emitTileTasks(const Mask &isWanted);
   void emitTile(int64_t height);
   void multiply(Vecs &sums, int64_t height, const Vecs &right, llvm::function_ref<Vec(int64_t)> left);
-  Vec dot(const Vec &sum, const Vec &left, const Vec &right);
+  Vecs leftFactors(const Vec &bytes);
+  Vecs rightFactors(const Vec &bytes);
+  Vec addProducts(const Vec &sum, const Vecs &left, const Vecs &right);
   Vec rowBytes(Index row, Index first, int64_t count);
   Vec lastBytes(Index row, Index first, Index count);
   Num rowSum(Index row);

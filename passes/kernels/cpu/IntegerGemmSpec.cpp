@@ -6,6 +6,13 @@ using namespace mlir;
 
 namespace attn {
 
+ByteDot byteDotOf(TargetAttr target) {
+  StringRef features = target.getFeatures();
+  int64_t lanes = target.getF32Lanes();
+  bool hasQuads = features.contains(lanes == 16 ? "+avx512vnni" : "+avxvnni");
+  return lanes == 4 ? ByteDot::Single : hasQuads ? ByteDot::Quads : ByteDot::Pairs;
+}
+
 bool IntegerGemmSpec::mayHaveTiles(TargetAttr target) {
   StringRef features = target.getFeatures();
   return target.getF32Lanes() == 16 && features.contains("+avx512vnni") && features.contains("+amx-tile") &&
@@ -18,9 +25,9 @@ IntegerGemmSpec IntegerGemmSpec::forTarget(TargetAttr target, int64_t m, int64_t
   spec.k = k;
   spec.n = n;
   spec.fitRegisters(target);
-  StringRef features = target.getFeatures();
-  bool hasQuads = spec.lanes == 16 ? features.contains("+avx512vnni") : features.contains("+avxvnni");
-  spec.dot = spec.lanes == 4 ? ByteDot::Single : hasQuads ? ByteDot::Quads : ByteDot::Pairs;
+  spec.dot = byteDotOf(target);
+  if (spec.dot == ByteDot::Pairs && spec.lanes == 8)
+    spec.tileRows = 4; // 8 + 4 + 2 + 1 of 16 registers, and one for a product; with 6 rows sums were spilled (Zen 3)
   // Panels of two tiles, for few rows, too: products of different numbers of rows share a weight.
   bool hasTilePanels = mayHaveTiles(target);
   if (hasTilePanels) {

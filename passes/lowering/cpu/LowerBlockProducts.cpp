@@ -26,8 +26,8 @@ using namespace attn;
 namespace {
 
 /// Why the rows of a product that may be rounded are not; "" where they are.
-StringRef rowsObstacle(const BlockGemmSpec &spec, TargetAttr target) {
-  if (!BlockGemmSpec::hasByteProducts(target))
+StringRef rowsObstacle(const BlockGemmSpec &spec) {
+  if (spec.dot == ByteDot::Single)
     return "the processor does not multiply bytes";
   if (spec.zeros == BlockZeros::Float)
     return "the zero points are floats";
@@ -57,7 +57,7 @@ private:
 void BlockProductLowering::report(BlockProductOp op, const BlockGemmSpec *spec, StringRef text) {
   StringRef arithmetic = !spec ? "f32, dequantised" : spec->hasByteRows ? "s8 blocks in s32" : "f32, unpacked";
   if (spec && op.getNarrowRows() && !spec->hasByteRows)
-    remark::missed(op.getLoc(), remarkNamed("rows")) << remark::reason("{0}", rowsObstacle(*spec, target));
+    remark::missed(op.getLoc(), remarkNamed("rows")) << remark::reason("{0}", rowsObstacle(*spec));
   reportProduct(module, op.getLoc(),
                 Twine(op.getIsUnsigned() ? "u" : "s") + Twine(op.getBits()) + " blocks of " + Twine(op.getBlock()),
                 arithmetic, spec ? ProductVerdict::kernel : ProductVerdict::reason, text);
@@ -75,7 +75,7 @@ BlockGemmSpec BlockProductLowering::makeSpec(BlockProductOp op, const std::optio
     spec.zeros = !getElementTypeOrSelf(zeros).isInteger() ? BlockZeros::Float
                  : spec.isUnsigned                        ? BlockZeros::Unsigned
                                                           : BlockZeros::Signed;
-  spec.hasByteRows = op.getNarrowRows() && rowsObstacle(spec, target).empty();
+  spec.hasByteRows = op.getNarrowRows() && rowsObstacle(spec).empty();
   spec.hasTiles = spec.mayHaveTiles(target);
   if (epilogue)
     static_cast<EpilogueSpec &>(spec) = epilogue->getSpec();

@@ -209,7 +209,7 @@ void RowRounding::lower(linalg::LinalgOp op) {
 
 struct RoundRowsPass : attn::impl::RoundRowsPassBase<RoundRowsPass> {
   void runOnOperation() override {
-    roundRows(getOperation(), BlockGemmSpec::hasByteProducts(TargetAttr::lookup(getOperation())));
+    roundRows(getOperation(), byteDotOf(TargetAttr::lookup(getOperation())) != ByteDot::Single);
   }
 };
 
