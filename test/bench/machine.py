@@ -12,7 +12,10 @@ HERE = pathlib.Path(__file__).parent
 
 def machine():
     with open("/proc/cpuinfo") as f:
-        model = next((line.split(":")[1].strip() for line in f if line.startswith("model name")), platform.processor())
+        facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in f)}
+    model = facts.get("model name", platform.processor())
+    if "flags" in facts and "avx512f" not in facts["flags"].split():  # a virtual machine may name no more than a vendor
+        model += " without AVX-512"
     with open("/proc/meminfo") as f:
         memory = int(f.readline().split()[1]) // 2**20
     commit = subprocess.run(["git", "-C", HERE, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()

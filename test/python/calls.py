@@ -160,6 +160,9 @@ class Calls(unittest.TestCase):
             self.check(f"timeout expects seconds above 0, not {timeout!r}", lambda: model.run(feeds, timeout=timeout))
         for option, message in ((dict(threads="2"), "threads expects a number from 1 to 65536, not '2'"),
                                 (dict(sessions=0), "sessions expects a number from 1 to 65536, not 0"),
+                                (dict(threads=True), "threads expects a number from 1 to 65536, not True"),
+                                (dict(cpus=0), "cpus expects numbers of CPUs, not 0"),
+                                (dict(copy_weights=1), "copy_weights expects True or False, not 1"),
                                 (dict(cpus=[1 << 20]), "cpus expects numbers of CPUs from 0 to .*, not 1048576"),
                                 (dict(device="cuda"), "device expects the number of a GPU from 0 to .*, not 'cuda'")):
             self.check(message, lambda: attnc.load(model.path, **option))

@@ -119,6 +119,12 @@ class Compile(unittest.TestCase):
             ("shapes", {"a": (2, 2.5)}, "shapes: 'a' expects sizes, or None for an open one, not \\(2, 2.5\\)"),
         ):
             self.check(message, attnc.InvalidArgument, models.scaled(), out, **{option: wrong})
+        for search, message in ((attnc.Beam(n_best=True), "n_best expects a number or a name, not True"),
+                                (attnc.Sample(top_k=False), "top_k expects a number or a name, not False"),
+                                (attnc.Beam(gnmt=1), "gnmt expects True or False, not 1")):
+            self.check(message, attnc.InvalidArgument, models.scaled(), out, search=search)
+        self.assertIn("--eos=3", attnc.Greedy(eos=np.int64(3)).flags())
+        self.assertIn("--eos=3,4", attnc.Greedy(eos=np.array([3, 4])).flags())
         for wrong in (4, "4"):
             self.check("shapes: 'a' expects a shape, or", attnc.InvalidArgument, models.scaled(), out, shapes={"a": wrong})
         onnx.save(models.scaled(), self.folder / "m.onnx")

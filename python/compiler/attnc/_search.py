@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from dataclasses import dataclass, field
 from typing import Any, List, Mapping, Optional, Sequence, Union
+
+from attnc_runtime import InvalidArgument
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,17 +38,20 @@ class Search:
         raise NotImplementedError
 
     def flags(self) -> List[str]:
-        """For the command line of attnc."""
+        """For the command line of attnc. InvalidArgument where True or False stands for a number, or the reverse."""
         result = [f"--generate={self._kind()}"]
         for each in dataclasses.fields(self):
             value: Any = getattr(self, each.name)
+            if value is not None and isinstance(value, bool) != isinstance(each.default, bool):
+                expected = "True or False" if isinstance(each.default, bool) else "a number or a name"
+                raise InvalidArgument(f"{each.name} expects {expected}, not {value!r}")
             if each.name in ("width", "gnmt") or value is None or value is False:
                 continue
             name = {"states": "state", "seed": "sample-seed"}.get(each.name, each.name.replace("_", "-"))
             if value is True:
                 result.append(f"--{name}")
                 continue
-            if each.name == "eos" and not isinstance(value, int):
+            if each.name == "eos" and not isinstance(value, numbers.Integral):
                 value = ",".join(str(token) for token in value)
             if each.name == "states":
                 value = ",".join(f"{input}:{output}" for input, output in value.items())

@@ -73,7 +73,7 @@ def _arrays(what: str, given: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _check_number(name: str, value: Any, least: int, most: int, what: str = "a number") -> None:
-    if not isinstance(value, numbers.Integral) or not least <= int(value) <= most:
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not least <= int(value) <= most:
         raise _errors.InvalidArgument(f"{name} expects {what} from {least} to {most}, not {value!r}")
 
 
@@ -213,8 +213,14 @@ class Model:
         for name, value in (("threads", threads), ("sessions", sessions)):
             if value is not None:
                 _check_number(name, value, 1, 1 << 16)
+        if not isinstance(cpus, collections.abc.Iterable):
+            raise _errors.InvalidArgument(f"cpus expects numbers of CPUs, not {cpus!r}")
+        cpus = tuple(cpus)
         for cpu in cpus:
             _check_number("cpus", cpu, 0, (os.cpu_count() or 1) - 1, "numbers of CPUs")
+        for name, on in (("copy_weights", copy_weights), ("own_products", own_products)):
+            if not isinstance(on, bool):
+                raise _errors.InvalidArgument(f"{name} expects True or False, not {on!r}")
         _check_number("device", device, 0, (1 << 31) - 1, "the number of a GPU")
         if verify not in _VERIFY:
             raise _errors.InvalidArgument(f"verify expects {', '.join(map(repr, _VERIFY))}, not {verify!r}")
@@ -222,7 +228,7 @@ class Model:
         self._options: Dict[str, Any] = dict(
             threads=threads,
             sessions=sessions,
-            cpus=tuple(cpus),
+            cpus=cpus,
             copy_weights=copy_weights,
             own_products=own_products,
             device=device,
