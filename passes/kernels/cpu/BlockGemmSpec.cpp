@@ -15,7 +15,7 @@ BlockGemmSpec BlockGemmSpec::forTarget(TargetAttr target, int64_t m, int64_t k, 
   spec.dot = byteDotOf(target);
   spec.hasFma = spec.lanes > 4;
   // 24 + 4 + 1 of 32 registers; 10 + 2 + 1 and 8 + 2 + 1 of 16: what codes are unpacked with stays in two more. With 6
-  // rows the products' loop spilled, and 128 rows took four times as long (AVX2, Zen 3). A narrow matrix is no wider in
+  // rows the products' loop spilled, and 128 rows took 3.4 times as long (AVX2, Zen 3). A narrow matrix is no wider in
   // its panel.
   int64_t vectors = spec.lanes == 16 ? 4 : 2;
   spec.tileRows = spec.lanes == 16 ? 6 : spec.lanes == 8 ? 5 : 4;

@@ -216,7 +216,7 @@ def LowerProductsPass : Pass<"attn-lower-products", "::mlir::ModuleOp"> {
   let summary = "attn.integer_product by a weight becomes a call of a packed GEMM kernel of bytes";
   let description = [{
     The weight keeps its bytes: panels whose rows lie in groups (`#attn.byte_panels`,
-    4 rows for vpdpbusd, 2 for vpmaddwd, 1 elsewhere) and the sums of its columns
+    4 rows with AVX2 or AVX-512, 1 elsewhere) and the sums of its columns
     are new globals. Zero points correct the sums. An elementwise `linalg.generic`
     that alone uses the result, scales, bias, activation and the next quantisation
     among it, becomes the kernel's epilogue as in attn-lower-contractions.
