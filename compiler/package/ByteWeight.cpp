@@ -11,7 +11,7 @@ namespace {
 /// The matrix behind an expression, as K rows of N elements.
 struct ByteMatrix {
   bool transposed = false, isUnsigned = false;
-  int64_t width = 0, k = 0, n = 0;
+  int64_t width = 0, group = 1, k = 0, n = 0;
 
   ByteMatrix(Attribute expression, RankedTensorType source) {
     auto read = [&](auto attr) {
@@ -19,8 +19,14 @@ struct ByteMatrix {
       isUnsigned = attr.getIsUnsigned();
       width = attr.getWidth();
     };
+    auto readGroups = [&](auto attr) {
+      read(attr);
+      group = attr.getGroup();
+    };
     if (auto panels = dyn_cast<BytePanelsAttr>(expression))
-      read(panels);
+      readGroups(panels);
+    else if (auto steps = dyn_cast<StepOrderAttr>(expression))
+      readGroups(steps);
     else
       read(cast<ColumnSumsAttr>(expression));
     if (source.getRank() == 2) {
@@ -42,7 +48,8 @@ void sumColumns(const char *source, const ByteMatrix &matrix, char *target) {
 
 /// Panels of words: a word has `group` rows of a column in 32 / group bits each, from 0 on. Byte i holds rows i, i + 4,
 /// ..., the first one in its low bits.
-void packWords(const char *source, const ByteMatrix &matrix, int64_t group, char *target) {
+void packWords(const char *source, const ByteMatrix &matrix, char *target) {
+  int64_t group = matrix.group;
   int64_t rowStride = matrix.transposed ? 1 : matrix.n, columnStride = matrix.transposed ? matrix.k : 1;
   int64_t bits = 32 / group;
   uint32_t mask = (uint32_t(1) << bits) - 1, top = matrix.isUnsigned ? 0 : uint32_t(1) << (bits - 1);
@@ -59,8 +66,8 @@ void packWords(const char *source, const ByteMatrix &matrix, int64_t group, char
       }
 }
 
-void groupRows(const char *source, const ByteMatrix &matrix, int64_t group, char *target) {
-  int64_t width = matrix.width;
+void groupRows(const char *source, const ByteMatrix &matrix, char *target) {
+  int64_t width = matrix.width, group = matrix.group;
   int64_t rowStride = matrix.transposed ? 1 : matrix.n, columnStride = matrix.transposed ? matrix.k : 1;
   int64_t panelBytes = llvm::alignTo(matrix.k, group) * width;
   for (int64_t first = 0; first < matrix.n; first += width, target += panelBytes) {
@@ -71,6 +78,33 @@ void groupRows(const char *source, const ByteMatrix &matrix, int64_t group, char
       for (int64_t column = 0; column < columns; ++column)
         to[column * group] = matrix.stored(from[column * columnStride]);
     }
+  }
+}
+
+/// Whether 255 times two bytes side by side, added in 16 bits by vpmaddubsw, might not fit.
+bool isWide(int first, int second) {
+  return std::max(first, 0) + std::max(second, 0) > 128 || std::min(first, 0) + std::min(second, 0) < -128;
+}
+
+template <typename Number> void orderSteps(const char *source, const ByteMatrix &matrix, char *target) {
+  int64_t rowStride = matrix.transposed ? 1 : matrix.n, columnStride = matrix.transposed ? matrix.k : 1;
+  int64_t whole = matrix.k / matrix.group;
+  std::vector<Number> order(whole + 1);
+  for (int64_t first = 0; first < matrix.n; first += matrix.width) {
+    int64_t numNarrow = 0;
+    for (int64_t step = 0; step < whole; ++step) {
+      bool hasWide = false;
+      for (int64_t row = step * matrix.group; row < (step + 1) * matrix.group; row += 2)
+        for (int64_t column = first; column < std::min(first + matrix.width, matrix.n); ++column) {
+          const char *byte = source + row * rowStride + column * columnStride;
+          hasWide |= isWide(matrix.stored(byte[0]), matrix.stored(byte[rowStride]));
+        }
+      order[hasWide ? whole - (step - numNarrow) : 1 + numNarrow] = static_cast<Number>(step);
+      numNarrow += !hasWide;
+    }
+    order[0] = static_cast<Number>(numNarrow);
+    std::memcpy(target, order.data(), order.size() * sizeof(Number));
+    target += order.size() * sizeof(Number);
   }
 }
 
@@ -85,7 +119,7 @@ FailureOr<SmallVector<int64_t>> byteShape(GlobalOp global, RankedTensorType sour
     return error("expects a matrix of i8 to pack");
   ByteMatrix matrix(global.getExpression(), source);
   auto panels = dyn_cast<BytePanelsAttr>(global.getExpression());
-  int64_t group = panels ? panels.getGroup() : 1;
+  int64_t group = matrix.group;
   if (matrix.width < 1 || matrix.width > 65536 || group < 1 || group > 64)
     return error("expects a width from 1 to 65536 and a group from 1 to 64, got " + Twine(matrix.width) + " and " +
                  Twine(group));
@@ -99,6 +133,13 @@ FailureOr<SmallVector<int64_t>> byteShape(GlobalOp global, RankedTensorType sour
     return error("expects panels of i8, or words of i32");
   if (panels)
     return SmallVector<int64_t>{count, static_cast<int64_t>(llvm::divideCeil(matrix.k, group)), matrix.width * group};
+  if (isa<StepOrderAttr>(global.getExpression())) {
+    int64_t whole = matrix.k / group;
+    if (group % 2 || !(element.isInteger(32) || (element.isInteger(16) && whole <= INT16_MAX)))
+      return error("expects an even group and an order in i32, or i16 where that counts " + Twine(whole) +
+                   " steps, got " + Twine(group));
+    return SmallVector<int64_t>{count, whole + 1};
+  }
   if (!element.isInteger(32))
     return error("expects column sums in i32");
   return SmallVector<int64_t>{count, matrix.width};
@@ -108,10 +149,15 @@ WeightBytes packBytes(GlobalOp global, RankedTensorType type, const WeightBytes 
   auto result = std::make_shared<std::vector<char>>(*weightTensorBytes(cast<RankedTensorType>(global.getType())), 0);
   ByteMatrix matrix(global.getExpression(), type);
   auto panels = dyn_cast<BytePanelsAttr>(global.getExpression());
-  if (panels && cast<RankedTensorType>(global.getType()).getElementType().isInteger(32))
-    packWords(source.bytes.data(), matrix, panels.getGroup(), result->data());
+  Type element = cast<RankedTensorType>(global.getType()).getElementType();
+  bool isShort = element.isInteger(16);
+  if (panels && element.isInteger(32))
+    packWords(source.bytes.data(), matrix, result->data());
   else if (panels)
-    groupRows(source.bytes.data(), matrix, panels.getGroup(), result->data());
+    groupRows(source.bytes.data(), matrix, result->data());
+  else if (isa<StepOrderAttr>(global.getExpression()))
+    isShort ? orderSteps<int16_t>(source.bytes.data(), matrix, result->data())
+            : orderSteps<int32_t>(source.bytes.data(), matrix, result->data());
   else
     sumColumns(source.bytes.data(), matrix, result->data());
   return {ArrayRef<char>(result->data(), result->size()), result};

@@ -5,8 +5,8 @@
 
 namespace attn {
 
-/// The shape that `#attn.byte_panels` or `#attn.column_sums` gives of `source`; fails with a diagnostic where the
-/// source or the parameters do not fit.
+/// The shape that `#attn.byte_panels`, `#attn.column_sums` or `#attn.step_order` gives of `source`; fails with a
+/// diagnostic where the source or the parameters do not fit.
 mlir::FailureOr<llvm::SmallVector<int64_t>> byteShape(GlobalOp global, mlir::RankedTensorType source);
 
 /// The bytes, or words of i32, of a verified global with one of these expressions.

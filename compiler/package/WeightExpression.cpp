@@ -33,7 +33,8 @@ SmallVector<FlatSymbolRefAttr> weightSources(GlobalOp global) {
   using Sources = SmallVector<FlatSymbolRefAttr>;
   return llvm::TypeSwitch<Attribute, Sources>(global.getExpression())
       .Case<TransposeAttr, ReshapeAttr, SliceAttr, PackPanelsAttr, NarrowPanelsAttr, PanelScalesAttr, BlockCodesAttr,
-            BlockScalesAttr, BytePanelsAttr, ColumnSumsAttr>([](auto e) { return Sources{e.getSource()}; })
+            BlockScalesAttr, BytePanelsAttr, ColumnSumsAttr, StepOrderAttr>(
+          [](auto e) { return Sources{e.getSource()}; })
       .Case<ConcatAttr>([](ConcatAttr e) { return Sources(e.getSources()); })
       .Default([](Attribute) { return Sources{}; });
 }
@@ -115,7 +116,7 @@ static FailureOr<SmallVector<int64_t>> resultShape(GlobalOp global, ArrayRef<Ran
     }
     return shape;
   }
-  if (isa<BytePanelsAttr, ColumnSumsAttr>(expression))
+  if (isa<BytePanelsAttr, ColumnSumsAttr, StepOrderAttr>(expression))
     return byteShape(global, sources.front());
   if (isa<BlockCodesAttr, BlockScalesAttr>(expression))
     return blockShape(global, sources.front());
@@ -134,10 +135,9 @@ LogicalResult verifyWeightExpression(GlobalOp global, ArrayRef<RankedTensorType>
     return global.emitOpError("expects elements that are numbers, got ") << declared.getElementType();
   if (!weightTensorBytes(declared))
     return global.emitOpError("is larger than a library can hold");
-  bool converts =
-      isa<NarrowPanelsAttr, PanelScalesAttr, BlockCodesAttr, BlockScalesAttr, BytePanelsAttr, ColumnSumsAttr>(
-          global.getExpression()) ||
-      convertsElements(global, sources) || namesFloat8(global, sources);
+  bool converts = isa<NarrowPanelsAttr, PanelScalesAttr, BlockCodesAttr, BlockScalesAttr, BytePanelsAttr,
+                      ColumnSumsAttr, StepOrderAttr>(global.getExpression()) ||
+                  convertsElements(global, sources) || namesFloat8(global, sources);
   for (RankedTensorType source : sources)
     if (!converts && source.getElementType() != declared.getElementType())
       return global.emitOpError("expects sources of its element type, got ")
@@ -227,7 +227,7 @@ WeightBytes applyWeightExpression(GlobalOp global, ArrayRef<RankedTensorType> ty
   Attribute expression = global.getExpression();
   if (isa<ReshapeAttr>(expression) && !convertsElements(global, types))
     return sources.front();
-  if (isa<BytePanelsAttr, ColumnSumsAttr>(expression))
+  if (isa<BytePanelsAttr, ColumnSumsAttr, StepOrderAttr>(expression))
     return packBytes(global, types.front(), sources.front());
   if (isa<BlockCodesAttr, BlockScalesAttr>(expression))
     return storeInBlocks(global, types.front(), sources.front(), narrowing);

@@ -11,7 +11,8 @@ using namespace attn;
 LogicalResult GlobalOp::verify() {
   // C1
   if (!isa<InitializerAttr, TransposeAttr, ReshapeAttr, SliceAttr, ConcatAttr, PackPanelsAttr, NarrowPanelsAttr,
-           PanelScalesAttr, BlockCodesAttr, BlockScalesAttr, BytePanelsAttr, ColumnSumsAttr>(getExpression()))
+           PanelScalesAttr, BlockCodesAttr, BlockScalesAttr, BytePanelsAttr, ColumnSumsAttr, StepOrderAttr>(
+          getExpression()))
     return emitOpError("expects a weight expression, got ") << getExpression();
   // C2
   auto type = dyn_cast<RankedTensorType>(getType());

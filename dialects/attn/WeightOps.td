@@ -148,12 +148,28 @@ def Attn_ColumnSumsAttr : Attn_Attr<"ColumnSums", "column_sums"> {
   }];
 }
 
+def Attn_StepOrderAttr : Attn_Attr<"StepOrder", "step_order"> {
+  let summary = "ceil(N / width) x (1 + floor(K / group)), in i16 or i32: which groups of rows of a panel are narrow";
+  let description = [{
+    Of what byte_panels stores: how many whole groups are narrow, their numbers, and those of the wide groups from the
+    last on. Narrow is a group that vpmaddubsw multiplies exactly: 255 times two rows side by side (0 and 1, 2 and 3,
+    ... of the group), added, fit 16 bits in each column, which they do unless both lie on one side of 0, together more
+    than 128 from it.
+  }];
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$source, "bool":$transposed, "int64_t":$width, "int64_t":$group,
+    "bool":$isUnsigned);
+  let assemblyFormat = [{
+    `<` $source `,` `transposed` `=` $transposed `,` `width` `=` $width `,` `group` `=` $group `,`
+    `unsigned` `=` $isUnsigned `>`
+  }];
+}
+
 def Attn_GlobalOp : Attn_Op<"global", [Symbol]> {
   let summary = "a weight: a name, a type and how to compute its bytes";
   let description = [{
     * (C1) `expression` is one of `#attn.initializer`, `transpose`, `reshape`,
            `slice`, `concat`, `pack_panels`, `narrow_panels`, `panel_scales`,
-           `byte_panels` and `column_sums`;
+           `byte_panels`, `column_sums` and `step_order`;
     * (C2) the type has a static shape.
 
     ```mlir

@@ -148,6 +148,38 @@ TEST_F(Weights, BytePanels) {
           std::memcpy(&sum, &sums[column * sizeof sum], sizeof sum);
           EXPECT_EQ(sum, expected) << column;
         }
+        if (group == 1)
+          continue;
+        int64_t whole = k / group;
+        for (const char *type : {"i16", "i32"}) {
+          std::vector<char> bytes =
+              evaluateBytes(shape, "attn.global @p : tensor<2x" + std::to_string(whole + 1) + "x" + type +
+                                       "> = #attn.step_order" + source + ", group = " + std::to_string(group) + flag);
+          std::vector<int32_t> got, want;
+          bool isShort = StringRef(type) == "i16";
+          for (size_t at = 0; at < bytes.size(); at += isShort ? 2 : 4) {
+            int32_t number = 0; // none is negative
+            std::memcpy(&number, &bytes[at], isShort ? 2 : 4);
+            got.push_back(number);
+          }
+          for (int64_t panel = 0; panel < 2; ++panel) {
+            std::vector<int32_t> narrow, wide;
+            for (int64_t step = 0; step < whole; ++step) {
+              bool fits = true; // sums of two products by 0 to 255
+              for (int64_t i = 0; i < width * group; i += 2) {
+                int64_t at = (panel * steps + step) * width * group + i;
+                int first = 255 * static_cast<int8_t>(panels[at]), second = 255 * static_cast<int8_t>(panels[at + 1]);
+                for (int sum : {first, second, first + second})
+                  fits &= sum >= INT16_MIN && sum <= INT16_MAX;
+              }
+              (fits ? narrow : wide).push_back(step);
+            }
+            want.push_back(narrow.size());
+            want.insert(want.end(), narrow.begin(), narrow.end());
+            want.insert(want.end(), wide.rbegin(), wide.rend());
+          }
+          EXPECT_EQ(got, want) << group;
+        }
       }
 }
 

@@ -1,7 +1,7 @@
 // Prints GOP/s of the GEMM kernel of bytes on one thread, hot (one weight) and cold (rotating over 256 MB of weights,
 // as a real network does), as a share of a bare loop of its instruction on the same bytes, timed beside it.
 //
-//   bench-integer-gemm [amxint8|avx512vnni|avxvnni] [--json] [M...]
+//   bench-integer-gemm [amxint8|avx512vnni|avxvnni|avx2] [--json] [M...]
 #include "passes/kernels/cpu/IntegerGemm.h"
 #include "passes/kernels/cpu/PackRows.h"
 #include "passes/kernels/cpu/TileRegisters.h"
@@ -10,7 +10,10 @@
 
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <optional>
 #include <random>
 
 using namespace mlir;
@@ -56,10 +59,41 @@ Buffer randomBytes(ArrayRef<int64_t> shape) {
   return buffer;
 }
 
+/// What a quantiser makes of normally distributed weights whose greatest is five standard deviations, as of a million;
+/// it is more of trained ones.
+Buffer quantisedNormals(ArrayRef<int64_t> shape) {
+  Buffer buffer(shape, 1);
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0, 127 / 5.0f);
+  for (int64_t i = 0; i < buffer.size(); ++i)
+    buffer.data<int8_t>()[i] = std::clamp(std::lround(normal(random)), -127l, 127l);
+  return buffer;
+}
+
+/// As #attn.step_order.
+Buffer stepOrderOf(const Buffer &panels, const IntegerGemmSpec &spec) {
+  SmallVector<int64_t> shape = spec.panelShape();
+  Buffer order({shape[0], shape[1] + 1}, 2);
+  const int8_t *pair = panels.data<int8_t>();
+  for (int64_t panel = 0; panel < shape[0]; ++panel) {
+    int16_t *numbers = order.data<int16_t>() + panel * (shape[1] + 1), numNarrow = 0;
+    for (int64_t step = 0; step < shape[1]; ++step) {
+      bool isWide = false;
+      for (int64_t i = 0; i < shape[2]; i += 2, pair += 2)
+        isWide |= (pair[0] > 0) == (pair[1] > 0) && std::abs(pair[0] + pair[1]) > 128;
+      numbers[isWide ? shape[1] - (step - numNarrow) : 1 + numNarrow] = step;
+      numNarrow += !isWide;
+    }
+    numbers[0] = numNarrow;
+  }
+  return order;
+}
+
 /// GOP/s of tiles, or of independent chains in registers.
 double measureBytePeak(StringRef isa) {
   constexpr int64_t kSteps = 5000, kChains = 12;
-  int64_t lanes = isa == "avxvnni" ? 8 : 16;
+  bool hasWords = isa == "avx2";
+  int64_t lanes = isa == "avxvnni" || hasWords ? 8 : 16;
   bool hasTiles = isa == "amxint8";
   auto kernel = Kernel::compile(isa, [&](OpBuilder &b, Location loc) -> FailureOr<func::FuncOp> {
     KernelFunction f(b, loc, "peak");
@@ -82,11 +116,19 @@ double measureBytePeak(StringRef isa) {
       return f.function;
     }
     Vec left = bytes.vector(4 * lanes, 0), right = bytes.vector(4 * lanes, 1024);
+    Vec ones = k.splat(k.number(b.getI16Type(), int64_t(1)), 2 * lanes);
     SmallVector<Vec> chains(kChains, sums.vector(lanes, 0));
     StringRef name = lanes == 16 ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256";
     chains = k.rolledLoop(0, kSteps, 1, chains, [&](Index, SmallVector<Vec> now) {
-      for (Vec &sum : now)
-        sum = k.asVec(k.intrinsic(name, sum.type(), {sum, left, right}));
+      for (Vec &sum : now) {
+        if (hasWords) {
+          Vec words =
+              k.asVec(k.intrinsic("llvm.x86.avx2.pmadd.ub.sw", ones.type(), {bitcast(sum, b.getI8Type()), right}));
+          sum = sum + k.asVec(k.intrinsic("llvm.x86.avx2.pmadd.wd", sum.type(), {words, ones}));
+        } else {
+          sum = k.asVec(k.intrinsic(name, sum.type(), {sum, left, right}));
+        }
+      }
       return now;
     });
     for (auto [n, sum] : llvm::enumerate(chains))
@@ -123,7 +165,10 @@ void measure(StringRef isa, const Shape &shape, ArrayRef<int64_t> rows, double p
   SmallVector<int64_t> panels = used.panelShape();
   int64_t bytes = panels[0] * panels[1] * panels[2];
   for (int64_t i = 0; i < std::max<int64_t>(2, (256 << 20) / bytes); ++i)
-    weights.push_back(randomBytes(panels));
+    weights.push_back(quantisedNormals(panels));
+  std::optional<Buffer> order; // of any: all are the same
+  if (used.ordersSteps())
+    order.emplace(stepOrderOf(weights[0], used));
   Buffer sums(ArrayRef<int64_t>(used.sumShape()).vec(), 4), zero({}, std::vector<char>{3});
   std::vector<float> ones(shape.n, 1e-4f);
   Buffer scale({shape.n}, ones), bias({shape.n}, ones);
@@ -131,6 +176,8 @@ void measure(StringRef isa, const Shape &shape, ArrayRef<int64_t> rows, double p
     Buffer a = randomBytes({m, shape.k}), c({m, shape.n});
     Buffer packed({1, (m + 31) / 32, (shape.k + 63) / 64, 2048}, 1), rowSums({m}, 4);
     std::vector<const Buffer *> arguments = {&a, &weights[0], &sums, &zero};
+    if (order)
+      arguments.insert(arguments.begin() + 3, &*order);
     if (used.hasTiles)
       arguments.insert(arguments.begin() + 1, &packed);
     auto call = [&] {
@@ -162,7 +209,10 @@ void measure(StringRef isa, const Shape &shape, ArrayRef<int64_t> rows, double p
 } // namespace
 
 int main(int argc, char **argv) {
-  StringRef isa = hostRuns("amxint8") ? "amxint8" : hostRuns("avx512vnni") ? "avx512vnni" : "avxvnni";
+  StringRef isa = hostRuns("amxint8")      ? "amxint8"
+                  : hostRuns("avx512vnni") ? "avx512vnni"
+                  : hostRuns("avxvnni")    ? "avxvnni"
+                                           : "avx2";
   bool json = false;
   std::vector<int64_t> rows;
   for (int i = 1; i < argc; ++i) {
@@ -176,10 +226,10 @@ int main(int argc, char **argv) {
   }
   if (rows.empty())
     rows = {1, 8, 32, 50, 128, 197};
-  if (!llvm::is_contained({"amxint8", "avx512vnni", "avxvnni"}, isa) || !hostRuns(isa)) {
+  if (!llvm::is_contained({"amxint8", "avx512vnni", "avxvnni", "avx2"}, isa) || !hostRuns(isa)) {
     std::fprintf(stderr,
                  "bench-integer-gemm: this machine does not run '%s'\n"
-                 "usage: bench-integer-gemm [amxint8|avx512vnni|avxvnni] [--json] [M...]\n",
+                 "usage: bench-integer-gemm [amxint8|avx512vnni|avxvnni|avx2] [--json] [M...]\n",
                  isa.str().c_str());
     return 1;
   }

@@ -2,8 +2,6 @@
 
 #include "passes/graph/Structured.h"
 
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-
 using namespace mlir;
 
 namespace attn {

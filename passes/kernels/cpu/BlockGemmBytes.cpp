@@ -1,4 +1,5 @@
 #include "passes/kernels/cpu/BlockGemmEmitter.h"
+#include "passes/kernels/cpu/ByteProducts.h"
 #include "passes/kernels/cpu/TileHeights.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -81,25 +82,13 @@ Vec BlockGemmEmitter::fourRows(const Vec &word, int64_t part) {
   return spec.bits == 8 ? moved : moved & 0x01010101 * ((int64_t(1) << spec.bits) - 1);
 }
 
-/// sum + the products of four codes and four bytes of a row, in each lane.
+/// sum + the products of four codes and four bytes of a row, in each lane. Of codes below 8 bits two products are
+/// 2 * 15 * 127 at most.
 Vec BlockGemmEmitter::dot(const Vec &sum, const Vec &codes, const Vec &rows) {
-  bool isWide = spec.lanes == 16;
-  auto call = [&](StringRef name, Type type, ArrayRef<Value> operands) {
-    return k.asVec(k.intrinsic(name, type, operands));
-  };
-  if (spec.dot == ByteDot::Quads)
-    return call(isWide ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256", sum.type(),
-                {sum, bitcast(codes, i8), bitcast(rows, i8)});
-  StringRef addWords = isWide ? "llvm.x86.avx512.pmaddw.d.512" : "llvm.x86.avx2.pmadd.wd";
-  Type i16 = k.b.getI16Type();
-  Vec codeWords = bitcast(codes, i16), rowWords = bitcast(rows, i16);
-  if (spec.bits < 8) { // two products are 15 * 127 * 2 at most
-    Vec pairs = call(isWide ? "llvm.x86.avx512.pmaddubs.w.512" : "llvm.x86.avx2.pmadd.ub.sw", codeWords.type(),
-                     {bitcast(codes, i8), bitcast(rows, i8)});
-    return sum + call(addWords, sum.type(), {pairs, constantLike(pairs, 1)});
-  }
-  Vec even = call(addWords, sum.type(), {codeWords & 0xff, shiftRightSigned(rowWords << 8, 8)});
-  return sum + even + call(addWords, sum.type(), {codeWords >> 8, shiftRightSigned(rowWords, 8)});
+  ByteProducts bytes(k, spec.dot);
+  Vec left = bitcast(codes, i8), right = bitcast(rows, i8);
+  return spec.bits < 8 ? bytes.addNarrow(sum, left, right)
+                       : bytes.add(sum, bytes.unsignedFactors(left), bytes.signedFactors(right));
 }
 
 /// The zero points of block `number` that a run has, of codes from 0 on.

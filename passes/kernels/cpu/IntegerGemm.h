@@ -1,20 +1,12 @@
 #ifndef PASSES_KERNELS_CPU_INTEGERGEMM_H
 #define PASSES_KERNELS_CPU_INTEGERGEMM_H
 
+#include "passes/kernels/cpu/ByteDot.h"
 #include "passes/kernels/cpu/Gemm.h"
 #include "passes/kernels/spec/IntegerProduct.h"
+#include "passes/kernels/spec/StepOrder.h"
 
 namespace attn {
-
-/// How bytes are multiplied and summed: what one lane of i32 takes in of a column.
-enum class ByteDot {
-  Quads, ///< vpdpbusd: four products (AVX512-VNNI, AVX-VNNI)
-  Pairs, ///< two of vpmaddwd, on the bytes at even and at odd places as words: four products that never saturate
-  Single ///< one product, in any instruction set
-};
-
-/// That of the target; feature bits alone decide.
-ByteDot byteDotOf(TargetAttr target);
 
 /// The product by packed panels in registers.
 struct IntegerGemmSpec : IntegerProductSpec, PanelCut {
@@ -34,12 +26,15 @@ struct IntegerGemmSpec : IntegerProductSpec, PanelCut {
 
   /// Rows of B that a lane takes in at once, the `group` of #attn.byte_panels.
   int64_t group() const { return dot == ByteDot::Single ? 1 : 4; }
+  /// Whether the kernel is told which steps of a panel have products whose sums fit 16 bits.
+  bool ordersSteps() const { return dot == ByteDot::Pairs; }
   /// Of one matrix, where n is fixed.
   int64_t numPanels() const { return (n + panelWidth() - 1) / panelWidth(); }
   llvm::SmallVector<int64_t> panelShape() const {
     int64_t steps = mlir::ShapedType::isDynamic(k) ? k : (k + group() - 1) / group();
     return {isBatched ? mlir::ShapedType::kDynamic : numPanels(), steps, panelWidth() * group()};
   }
+  StepOrder stepOrder() const { return {k, group()}; }
   llvm::SmallVector<int64_t> sumShape() const { return {panelShape().front(), panelWidth()}; }
 
   /// The kernel's name and cache key: equal names, identical code.
@@ -55,6 +50,7 @@ bool canBuildIntegerGemm(const IntegerGemmSpec &spec, std::string *reason = null
 ///   rows      with hasTiles: A as buildPackRows leaves it; with a zero point of B the sums of its rows, too
 ///   B         panels as #attn.byte_panels, of all matrices where it is batched
 ///   sums      memref<PxWxi32>, as #attn.column_sums
+///   order     with ordersSteps: memref<PxSx(i16 or i32)>, as #attn.step_order
 ///   za        with hasRowZero: memref<i8>
 ///   zb        memref<i8>, or memref<Nxi8> by column
 ///   operands  see EpilogueOperand, in the order of spec.operands

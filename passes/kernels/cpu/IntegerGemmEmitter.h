@@ -1,6 +1,7 @@
 #ifndef PASSES_KERNELS_CPU_INTEGERGEMMEMITTER_H
 #define PASSES_KERNELS_CPU_INTEGERGEMMEMITTER_H
 
+#include "passes/kernels/cpu/ByteProducts.h"
 #include "passes/kernels/cpu/IntegerGemm.h"
 #include "passes/kernels/cpu/PanelResult.h"
 #include "passes/kernels/cpu/PanelTasks.h"
@@ -13,7 +14,7 @@ class IntegerGemmEmitter : PanelTasks {
 public:
   IntegerGemmEmitter(KernelFunction &f, const IntegerGemmSpec &spec)
       : PanelTasks(f.k, spec, spec.isBatched), spec(spec), width(spec.panelWidth()), group(spec.group()),
-        stepBytes(width * group), i8(k.b.getI8Type()), i32(k.b.getI32Type()),
+        stepBytes(width * group), i8(k.b.getI8Type()), i32(k.b.getI32Type()), bytes(k, spec.dot),
         result(k, spec, spec.n, width, spec.lanes) {
     takeArguments(f);
   }
@@ -29,10 +30,11 @@ private:
   /// Tasks that make all sums by AMX where `isWanted`, and none where not.
   void emitTileTasks(const Mask &isWanted);
   void emitTile(int64_t height);
-  void multiply(Vecs &sums, int64_t height, const Vecs &right, llvm::function_ref<Vec(int64_t)> left);
-  Vecs leftFactors(const Vec &bytes);
-  Vecs rightFactors(const Vec &bytes);
-  Vec addProducts(const Vec &sum, const Vecs &left, const Vecs &right);
+  using Sums = std::tuple<Vecs, Index>; ///< and where to prefetch
+  Sums addSteps(const Sums &init, int64_t height, const Index &from, const Index &to, bool isOrdered, bool isNarrow);
+  Vecs loadRight(const Index &step);
+  Vecs multiply(Vecs sums, int64_t height, const Vecs &right, llvm::function_ref<Vec(int64_t)> left);
+  Vecs multiplyNarrow(Vecs sums, int64_t height, const Vecs &right, llvm::function_ref<Vec(int64_t)> left);
   Vec rowBytes(Index row, Index first, int64_t count);
   Vec lastBytes(Index row, Index first, Index count);
   Num rowSum(Index row);
@@ -43,7 +45,8 @@ private:
   const int64_t width, group, stepBytes; ///< of a panel: columns; rows and bytes of a step
   const mlir::Type i8, i32;
 
-  Buffer a, packedRows, rowSums, panels, flatPanels, columnSums, columnZero, c, scratch;
+  ByteProducts bytes;
+  Buffer a, packedRows, rowSums, panels, flatPanels, columnSums, order, columnZero, c, scratch;
   Num rowZero;
   PanelResult result;
   Index depth, panelBytes;

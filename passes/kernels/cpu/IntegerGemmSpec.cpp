@@ -6,13 +6,6 @@ using namespace mlir;
 
 namespace attn {
 
-ByteDot byteDotOf(TargetAttr target) {
-  StringRef features = target.getFeatures();
-  int64_t lanes = target.getF32Lanes();
-  bool hasQuads = features.contains(lanes == 16 ? "+avx512vnni" : "+avxvnni");
-  return lanes == 4 ? ByteDot::Single : hasQuads ? ByteDot::Quads : ByteDot::Pairs;
-}
-
 bool IntegerGemmSpec::mayHaveTiles(TargetAttr target) {
   StringRef features = target.getFeatures();
   return target.getF32Lanes() == 16 && features.contains("+avx512vnni") && features.contains("+amx-tile") &&

@@ -1,6 +1,8 @@
 #include "passes/kernels/cpu/PackBytes.h"
 
+#include "passes/kernels/cpu/ByteProducts.h"
 #include "passes/kernels/shared/KernelFunction.h"
+#include "passes/kernels/spec/StepOrder.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -20,6 +22,11 @@ public:
     source = f.buffer(shape, i8);
     panels = f.buffer({kDynamic, steps, spec.width * spec.group}, i8);
     sums = f.buffer({kDynamic, spec.width}, i32);
+    if (spec.ordersSteps) {
+      StepOrder of{spec.k, spec.group};
+      orderType = of.element(k.b.getContext());
+      order = f.buffer({kDynamic, of.size()}, orderType);
+    }
     depth = source.dim(spec.isTransposed ? 2 : 1);
     columns = source.dim(spec.isTransposed ? 1 : 2);
   }
@@ -31,8 +38,11 @@ public:
       panel = at;
       first = at % panelsOfOne * spec.width;
       if (spec.isTransposed)
-        return packColumns();
-      k.when(first + spec.width <= columns, [&] { packRows(true); }, [&] { packRows(false); });
+        packColumns();
+      else
+        k.when(first + spec.width <= columns, [&] { packRows(true); }, [&] { packRows(false); });
+      if (spec.ordersSteps)
+        orderSteps();
     });
   }
 
@@ -40,12 +50,14 @@ private:
   Vec loadRow(Index row, int64_t column, bool isWhole);
   void packRows(bool isWhole);
   void packColumns();
+  void orderSteps();
   Vec flipped(const Vec &x) { return spec.isUnsigned ? x ^ k.splat(k.number(i8, int64_t(-128)), x.lanes()) : x; }
 
   Code &k;
   const PackBytesSpec &spec;
   const Type i8, i32;
-  Buffer source, panels, sums;
+  Buffer source, panels, sums, order;
+  Type orderType;
   Index depth, columns;
   // Of the panel at hand.
   Index matrix, panel, first;
@@ -142,11 +154,27 @@ void PackBytesEmitter::packColumns() {
   });
 }
 
+/// Narrow steps from the front on, wide ones from the back. Reads the panel, which is in the nearest cache, again.
+void PackBytesEmitter::orderSteps() {
+  ByteProducts bytes(k, ByteDot::Pairs);
+  int64_t bytesOfVector = spec.lanes * spec.group;
+  Index whole = depth / spec.group;
+  Index numNarrow = k.rolledLoop(0, whole, 1, k.index(0), [&](Index step, Index before) {
+    Mask isWide = k.truth(false);
+    for (int64_t at = 0; at < spec.width * spec.group; at += bytesOfVector)
+      isWide = isWide | bytes.hasWide(panels.vector(bytesOfVector, panel, step, at));
+    Index place = select(isWide, whole - (step - before), before + 1);
+    order.set(toNum(step, orderType), panel, place);
+    return before + toIndex(!isWide);
+  });
+  order.set(toNum(numNarrow, orderType), panel, 0);
+}
+
 } // namespace
 
 std::string PackBytesSpec::symbol() const {
-  return llvm::formatv("pack_bytes_k{0}_n{1}_w{2}x{3}x{4}{5}{6}", sizeText(k), sizeText(n), width, group, lanes,
-                       isTransposed ? "_t" : "", isUnsigned ? "_u" : "");
+  return llvm::formatv("pack_bytes_k{0}_n{1}_w{2}x{3}x{4}{5}{6}{7}", sizeText(k), sizeText(n), width, group, lanes,
+                       isTransposed ? "_t" : "", isUnsigned ? "_u" : "", ordersSteps ? "_ordered" : "");
 }
 
 func::FuncOp buildPackBytes(OpBuilder &b, Location loc, const PackBytesSpec &spec) {

@@ -18,6 +18,7 @@ struct PackBytesSpec {
   int64_t width = 8;         ///< columns of a panel
   int64_t group = 1;         ///< rows in a lane: 1, 2 or 4
   int64_t lanes = 4;         ///< i32 lanes of a vector; divides width
+  bool ordersSteps = false;  ///< says which steps are narrow; a group is even then
 
   std::string symbol() const;
 };
@@ -27,6 +28,7 @@ struct PackBytesSpec {
 ///   B     memref<?xKxNxi8>, transposed memref<?xNxKxi8>
 ///   P     memref<?xSxWxi8>: ceil(N / width) panels for each matrix, S = ceil(K / group), W = width * group
 ///   sums  memref<?xwidthxi32>
+///   order with ordersSteps: memref<?x?x(i16 or i32)>, as #attn.step_order
 ///
 /// One scf.parallel runs over all panels.
 mlir::func::FuncOp buildPackBytes(mlir::OpBuilder &builder, mlir::Location loc, const PackBytesSpec &spec);

@@ -217,7 +217,9 @@ def LowerProductsPass : Pass<"attn-lower-products", "::mlir::ModuleOp"> {
   let description = [{
     The weight keeps its bytes: panels whose rows lie in groups (`#attn.byte_panels`,
     4 rows with AVX2 or AVX-512, 1 elsewhere) and the sums of its columns
-    are new globals. Zero points correct the sums. An elementwise `linalg.generic`
+    are new globals. Zero points correct the sums. Without VNNI two products are
+    added in 16 bits where the weight's bytes let them fit, and in 32 elsewhere:
+    a third global (`#attn.step_order`) says where. An elementwise `linalg.generic`
     that alone uses the result, scales, bias, activation and the next quantisation
     among it, becomes the kernel's epilogue as in attn-lower-contractions.
 

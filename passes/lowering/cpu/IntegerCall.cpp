@@ -101,10 +101,22 @@ SmallVector<Value> IntegerCall::packAtRun(const IntegerProductSpec &spec, const 
   OpFoldResult steps = rewriter.getIndexAttr(panels[1]);
   if (ShapedType::isDynamic(spec.k))
     steps = pieces(op.getTransposed() ? 1 : 0, form.group);
-  Value inits[] = {
+  SmallVector<Value> inits = {
       tensor::EmptyOp::create(rewriter, loc, {OpFoldResult(count), steps, rewriter.getIndexAttr(panels[2])}, i8),
       tensor::EmptyOp::create(rewriter, loc, {OpFoldResult(count), rewriter.getIndexAttr(form.width)},
                               rewriter.getI32Type())};
+  if (form.order) {
+    OpFoldResult numbers = rewriter.getIndexAttr(form.order->size());
+    if (ShapedType::isDynamic(spec.k)) { // one more than whole steps
+      Value depth = getValueOrCreateConstantIndexOp(rewriter, loc, matrix[op.getTransposed() ? 1 : 0]);
+      Value groups = arith::ConstantIndexOp::create(rewriter, loc, form.group);
+      Value whole = arith::DivUIOp::create(rewriter, loc, depth, groups);
+      Value one = arith::ConstantIndexOp::create(rewriter, loc, 1);
+      numbers = Value(arith::AddIOp::create(rewriter, loc, whole, one));
+    }
+    inits.push_back(tensor::EmptyOp::create(rewriter, loc, {OpFoldResult(count), numbers},
+                                            form.order->element(rewriter.getContext())));
+  }
   auto call = KernelOp::create(rewriter, loc, TypeRange(ValueRange(inits)), FlatSymbolRefAttr::get(kernel), right,
                                inits, rewriter.getDenseI64ArrayAttr({}));
   return llvm::to_vector_of<Value>(call->getResults());
@@ -122,7 +134,11 @@ SmallVector<Value> IntegerCall::storedPanels(const BytePanels &form) {
                      BytePanelsAttr::get(context, source, transposed, form.width, form.group, isUnsigned));
   Value sums = get("sums", RankedTensorType::get(form.sumShape, rewriter.getI32Type()),
                    ColumnSumsAttr::get(context, source, transposed, form.width, isUnsigned));
-  return {panels, sums};
+  if (!form.order)
+    return {panels, sums};
+  Value order = get("order", RankedTensorType::get({form.shape[0], form.order->size()}, form.order->element(context)),
+                    StepOrderAttr::get(context, source, transposed, form.width, form.group, isUnsigned));
+  return {panels, sums, order};
 }
 
 Value IntegerCall::emit(const IntegerProductSpec &spec, func::FuncOp kernel, SmallVector<Value> inputs) {

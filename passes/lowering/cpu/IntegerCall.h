@@ -5,7 +5,9 @@
 #include "dialects/attn/IntegerProductOp.h"
 #include "passes/graph/ProductReport.h"
 #include "passes/kernels/spec/IntegerProduct.h"
+#include "passes/kernels/spec/StepOrder.h"
 #include "passes/lowering/choose/Epilogue.h"
+#include <optional>
 
 namespace attn {
 
@@ -18,10 +20,12 @@ IntegerProductSpec readIntegerProduct(IntegerProductOp op, const std::optional<E
 void reportIntegerProduct(mlir::ModuleOp module, const mlir::SymbolTable &symbols, IntegerProductOp op,
                           ProductVerdict verdict, llvm::StringRef text);
 
-/// How a kernel wants what it multiplies by: #attn.byte_panels and #attn.column_sums.
+/// How a kernel wants what it multiplies by: #attn.byte_panels, #attn.column_sums and, where it asks for them,
+/// #attn.step_order.
 struct BytePanels {
   int64_t width, group;
   llvm::SmallVector<int64_t> shape, sumShape;
+  std::optional<StepOrder> order = std::nullopt;
 };
 
 /// The call of a kernel in place of a product, where `rewriter` stands.
@@ -32,13 +36,13 @@ public:
 
   /// A, as a matrix.
   mlir::Value rows();
-  /// Panels and the sums of their columns, of a weight.
+  /// Panels, the sums of their columns and the order of their steps, of a weight.
   llvm::SmallVector<mlir::Value> storedPanels(const BytePanels &form);
   /// The same of what the run multiplies by, packed by `kernel`.
   llvm::SmallVector<mlir::Value> packAtRun(const IntegerProductSpec &spec, const BytePanels &form,
                                            mlir::func::FuncOp kernel);
-  /// Calls `kernel` on `inputs`, which A, panels and sums are, and on zero points and the epilogue's operands: what the
-  /// product, or its epilogue, yields.
+  /// Calls `kernel` on `inputs`, which A and all of the panels are, and on zero points and the epilogue's operands:
+  /// what the product, or its epilogue, yields.
   mlir::Value emit(const IntegerProductSpec &spec, mlir::func::FuncOp kernel, llvm::SmallVector<mlir::Value> inputs);
 
   const mlir::Location loc;

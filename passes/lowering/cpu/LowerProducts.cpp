@@ -69,8 +69,8 @@ IntegerGemmSpec ProductLowering::makeSpec(IntegerProductOp op, const std::option
 
 /// The kernel that packs what the run multiplies by.
 FailureOr<func::FuncOp> ProductLowering::getPacking(IntegerProductOp op, const IntegerGemmSpec &spec) {
-  PackBytesSpec pack{spec.k,       spec.n,    op.getTransposed(), op.getIsUnsigned(), spec.panelWidth(),
-                     spec.group(), spec.lanes};
+  PackBytesSpec pack{spec.k,       spec.n,     op.getTransposed(), op.getIsUnsigned(), spec.panelWidth(),
+                     spec.group(), spec.lanes, spec.ordersSteps()};
   return kernels.getOrBuild(pack.symbol(),
                             [&](OpBuilder &builder) { return buildPackBytes(builder, op.getLoc(), pack); });
 }
@@ -125,6 +125,8 @@ Value ProductLowering::emitCall(IntegerProductOp op, const std::optional<Epilogu
                                 const IntegerGemmSpec &spec, func::FuncOp kernel) {
   IntegerCall call(rewriter, globals, op, epilogue);
   BytePanels form{spec.panelWidth(), spec.group(), spec.panelShape(), spec.sumShape()};
+  if (spec.ordersSteps())
+    form.order = spec.stepOrder();
   SmallVector<Value> inputs = {call.rows()};
   if (spec.hasTiles) {
     KernelOp packed = packRows(op, spec, inputs.front(), call.loc);

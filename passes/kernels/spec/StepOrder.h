@@ -1,0 +1,24 @@
+#ifndef PASSES_KERNELS_SPEC_STEPORDER_H
+#define PASSES_KERNELS_SPEC_STEPORDER_H
+
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace attn {
+
+/// Of #attn.step_order: what is stored for each panel of `k` rows in groups.
+struct StepOrder {
+  int64_t k = mlir::ShapedType::kDynamic;
+  int64_t group = 4;
+
+  /// Numbers of a panel: how many steps are narrow, and each whole step.
+  int64_t size() const { return mlir::ShapedType::isDynamic(k) ? k : k / group + 1; }
+  /// Of a fixed number of steps 16 bits, where that fits: a step has 64 bytes with AVX2.
+  mlir::Type element(mlir::MLIRContext *context) const {
+    bool isShort = !mlir::ShapedType::isDynamic(k) && size() <= INT16_MAX;
+    return mlir::IntegerType::get(context, isShort ? 16 : 32);
+  }
+};
+
+} // namespace attn
+
+#endif // PASSES_KERNELS_SPEC_STEPORDER_H
