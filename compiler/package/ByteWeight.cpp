@@ -81,30 +81,78 @@ void groupRows(const char *source, const ByteMatrix &matrix, char *target) {
   }
 }
 
-/// Whether 255 times two bytes side by side, added in 16 bits by vpmaddubsw, might not fit.
-bool isWide(int first, int second) {
-  return std::max(first, 0) + std::max(second, 0) > 128 || std::min(first, 0) + std::min(second, 0) < -128;
-}
+/// The steps of a panel for products whose sums are made in 16 bits where they fit.
+class StepSorter {
+public:
+  explicit StepSorter(int64_t pairs) : above(pairs), below(pairs), waitingAbove(pairs), waitingBelow(pairs) {}
+
+  /// Takes two bytes side by side, pair `n` of the step at hand.
+  void take(int64_t n, int first, int second) {
+    above[n] = std::max(first, 0) + std::max(second, 0);
+    below[n] = std::min(first, 0) + std::min(second, 0);
+  }
+  void endStep(int64_t step) {
+    if (!fit(false)) {
+      wide.push_back(step);
+    } else if (waiting && fit(true)) {
+      doubles.append({*waiting, step});
+      waiting.reset();
+    } else {
+      endWaiting();
+      waiting = step;
+      std::swap(above, waitingAbove);
+      std::swap(below, waitingBelow);
+    }
+  }
+  /// What is stored of the panel. Takes the next one then.
+  SmallVector<int64_t> endPanel() {
+    endWaiting();
+    SmallVector<int64_t> order = {static_cast<int64_t>(doubles.size()), static_cast<int64_t>(narrow.size())};
+    for (SmallVector<int64_t> *steps : {&doubles, &narrow, &wide}) {
+      llvm::append_range(order, *steps);
+      steps->clear();
+    }
+    return order;
+  }
+
+private:
+  void endWaiting() {
+    if (waiting)
+      narrow.push_back(*waiting);
+    waiting.reset();
+  }
+  /// Whether 255 times the pairs, with those of the step that waits, fit 16 bits.
+  bool fit(bool withWaiting) const {
+    bool all = true;
+    for (size_t n = 0; n < above.size(); ++n)
+      all &= above[n] + (withWaiting ? waitingAbove[n] : 0) <= 128 &&
+             below[n] + (withWaiting ? waitingBelow[n] : 0) >= -128;
+    return all;
+  }
+
+  std::vector<int16_t> above, below, waitingAbove, waitingBelow; ///< of each pair, its bytes above and below 0
+  std::optional<int64_t> waiting;                                ///< for a step to be a double with
+  SmallVector<int64_t> doubles, narrow, wide;
+};
 
 template <typename Number> void orderSteps(const char *source, const ByteMatrix &matrix, char *target) {
   int64_t rowStride = matrix.transposed ? 1 : matrix.n, columnStride = matrix.transposed ? matrix.k : 1;
-  int64_t whole = matrix.k / matrix.group;
-  std::vector<Number> order(whole + 1);
   for (int64_t first = 0; first < matrix.n; first += matrix.width) {
-    int64_t numNarrow = 0;
-    for (int64_t step = 0; step < whole; ++step) {
-      bool hasWide = false;
-      for (int64_t row = step * matrix.group; row < (step + 1) * matrix.group; row += 2)
-        for (int64_t column = first; column < std::min(first + matrix.width, matrix.n); ++column) {
-          const char *byte = source + row * rowStride + column * columnStride;
-          hasWide |= isWide(matrix.stored(byte[0]), matrix.stored(byte[rowStride]));
-        }
-      order[hasWide ? whole - (step - numNarrow) : 1 + numNarrow] = static_cast<Number>(step);
-      numNarrow += !hasWide;
+    int64_t columns = std::min(matrix.width, matrix.n - first);
+    StepSorter sorter(matrix.group / 2 * columns);
+    for (int64_t step = 0; step < matrix.k / matrix.group; ++step) {
+      for (int64_t pair = 0; pair < matrix.group / 2; ++pair) {
+        const char *byte = source + (step * matrix.group + 2 * pair) * rowStride + first * columnStride;
+        for (int64_t column = 0; column < columns; ++column, byte += columnStride)
+          sorter.take(pair * columns + column, matrix.stored(byte[0]), matrix.stored(byte[rowStride]));
+      }
+      sorter.endStep(step);
     }
-    order[0] = static_cast<Number>(numNarrow);
-    std::memcpy(target, order.data(), order.size() * sizeof(Number));
-    target += order.size() * sizeof(Number);
+    for (int64_t number : sorter.endPanel()) {
+      auto stored = static_cast<Number>(number);
+      std::memcpy(target, &stored, sizeof stored);
+      target += sizeof stored;
+    }
   }
 }
 
@@ -138,7 +186,7 @@ FailureOr<SmallVector<int64_t>> byteShape(GlobalOp global, RankedTensorType sour
     if (group % 2 || !(element.isInteger(32) || (element.isInteger(16) && whole <= INT16_MAX)))
       return error("expects an even group and an order in i32, or i16 where that counts " + Twine(whole) +
                    " steps, got " + Twine(group));
-    return SmallVector<int64_t>{count, whole + 1};
+    return SmallVector<int64_t>{count, whole + 2};
   }
   if (!element.isInteger(32))
     return error("expects column sums in i32");

@@ -149,12 +149,14 @@ def Attn_ColumnSumsAttr : Attn_Attr<"ColumnSums", "column_sums"> {
 }
 
 def Attn_StepOrderAttr : Attn_Attr<"StepOrder", "step_order"> {
-  let summary = "ceil(N / width) x (1 + floor(K / group)), in i16 or i32: which groups of rows of a panel are narrow";
+  let summary = "ceil(N / width) x (2 + floor(K / group)), in i16 or i32: which groups of rows of a panel are narrow";
   let description = [{
-    Of what byte_panels stores: how many whole groups are narrow, their numbers, and those of the wide groups from the
-    last on. Narrow is a group that vpmaddubsw multiplies exactly: 255 times two rows side by side (0 and 1, 2 and 3,
-    ... of the group), added, fit 16 bits in each column, which they do unless both lie on one side of 0, together more
-    than 128 from it.
+    Of what byte_panels stores. Narrow is a group of rows that vpmaddubsw multiplies exactly: 255 times two rows side by
+    side (0 and 1, 2 and 3, ... of the group), added, fit 16 bits in each column, which they do unless both lie on one
+    side of 0, together more than 128 from it. Two groups are a double if all four such rows do.
+
+    First how many groups stand in doubles, then how many others are narrow; then the numbers of all whole groups: those
+    of each double, narrow ones, the rest.
   }];
   let parameters = (ins "::mlir::FlatSymbolRefAttr":$source, "bool":$transposed, "int64_t":$width, "int64_t":$group,
     "bool":$isUnsigned);

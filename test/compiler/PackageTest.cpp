@@ -1,5 +1,6 @@
 #include "test/compiler/Weights.h"
 
+#include <random>
 #include <tuple>
 
 using namespace mlir;
@@ -108,18 +109,8 @@ TEST_F(Weights, BytePanels) {
   std::vector<int8_t> w(k * n);
   for (size_t i = 0; i < w.size(); ++i)
     w[i] = static_cast<int8_t>(37 * i + 11);
-  auto evaluateBytes = [&](const std::string &shape, const std::string &global) {
-    store.addCopy("w", ArrayRef<char>(reinterpret_cast<char *>(w.data()), w.size()));
-    std::string text = "attn.global @w : tensor<" + shape + "xi8> = #attn.initializer<\"w\">\n" + global;
-    OwningOpRef<ModuleOp> module = parse(text.c_str());
-    std::vector<char> result;
-    FailureOr<WeightPlan> plan = WeightPlan::create(*module, {"p"}, store);
-    EXPECT_TRUE(succeeded(plan));
-    EXPECT_TRUE(succeeded(plan->write(*module, store, [&](ArrayRef<char> part) {
-      result.insert(result.end(), part.begin(), part.end());
-      return true;
-    })));
-    return result;
+  auto pack = [&](const std::string &shape, const std::string &global) {
+    return evaluateBytes("attn.global @w : tensor<" + shape + "xi8> = #attn.initializer<\"w\">\n" + global, w);
   };
   for (bool transposed : {false, true})
     for (bool isUnsigned : {false, true})
@@ -128,11 +119,10 @@ TEST_F(Weights, BytePanels) {
                     source = std::string("<@w, transposed = ") + (transposed ? "true" : "false") + ", width = 4";
         std::string flag = std::string(", unsigned = ") + (isUnsigned ? "true" : "false") + ">";
         int64_t steps = (k + group - 1) / group;
-        std::vector<char> panels = evaluateBytes(shape, "attn.global @p : tensor<2x" + std::to_string(steps) + "x" +
-                                                            std::to_string(width * group) + "xi8> = #attn.byte_panels" +
-                                                            source + ", group = " + std::to_string(group) + flag);
-        std::vector<char> sums =
-            evaluateBytes(shape, "attn.global @p : tensor<2x4xi32> = #attn.column_sums" + source + flag);
+        std::vector<char> panels =
+            pack(shape, "attn.global @p : tensor<2x" + std::to_string(steps) + "x" + std::to_string(width * group) +
+                            "xi8> = #attn.byte_panels" + source + ", group = " + std::to_string(group) + flag);
+        std::vector<char> sums = pack(shape, "attn.global @p : tensor<2x4xi32> = #attn.column_sums" + source + flag);
         ASSERT_EQ(panels.size(), static_cast<size_t>(2 * steps * width * group));
         ASSERT_EQ(sums.size(), 32u);
         for (int64_t column = 0; column < 8; ++column) {
@@ -150,37 +140,72 @@ TEST_F(Weights, BytePanels) {
         }
         if (group == 1)
           continue;
-        int64_t whole = k / group;
-        for (const char *type : {"i16", "i32"}) {
-          std::vector<char> bytes =
-              evaluateBytes(shape, "attn.global @p : tensor<2x" + std::to_string(whole + 1) + "x" + type +
-                                       "> = #attn.step_order" + source + ", group = " + std::to_string(group) + flag);
-          std::vector<int32_t> got, want;
-          bool isShort = StringRef(type) == "i16";
-          for (size_t at = 0; at < bytes.size(); at += isShort ? 2 : 4) {
-            int32_t number = 0; // none is negative
-            std::memcpy(&number, &bytes[at], isShort ? 2 : 4);
-            got.push_back(number);
-          }
-          for (int64_t panel = 0; panel < 2; ++panel) {
-            std::vector<int32_t> narrow, wide;
-            for (int64_t step = 0; step < whole; ++step) {
-              bool fits = true; // sums of two products by 0 to 255
-              for (int64_t i = 0; i < width * group; i += 2) {
-                int64_t at = (panel * steps + step) * width * group + i;
-                int first = 255 * static_cast<int8_t>(panels[at]), second = 255 * static_cast<int8_t>(panels[at + 1]);
-                for (int sum : {first, second, first + second})
-                  fits &= sum >= INT16_MIN && sum <= INT16_MAX;
-              }
-              (fits ? narrow : wide).push_back(step);
-            }
-            want.push_back(narrow.size());
-            want.insert(want.end(), narrow.begin(), narrow.end());
-            want.insert(want.end(), wide.rbegin(), wide.rend());
-          }
-          EXPECT_EQ(got, want) << group;
-        }
       }
+}
+
+// Steps in the order of what 16 bits hold: of 255 times two bytes side by side, of one step or of two together.
+TEST_F(Weights, StepOrder) {
+  constexpr int64_t kRows = 400, kColumns = 5, kWidth = 4, kGroup = 4, kSteps = kRows / kGroup;
+  std::mt19937 random(1);
+  for (bool transposed : {false, true})
+    for (bool isUnsigned : {false, true})
+      for (const char *type : {"i16", "i32"})
+        for (int64_t range : {20, 40, 70, 128}) {
+          std::vector<int8_t> w(kRows * kColumns);
+          for (int8_t &byte : w)
+            byte = static_cast<int8_t>(static_cast<int64_t>(random() % (2 * range)) - range);
+          std::string shape = transposed ? "5x400" : "400x5";
+          std::string text = "attn.global @w : tensor<" + shape + "xi8> = #attn.initializer<\"w\">\n" +
+                             "attn.global @p : tensor<2x102x" + type +
+                             "> = #attn.step_order<@w, transposed = " + (transposed ? "true" : "false") +
+                             ", width = 4, group = 4, unsigned = " + (isUnsigned ? "true" : "false") + ">";
+          std::vector<char> bytes = evaluateBytes(text, w);
+          size_t size = StringRef(type) == "i16" ? 2 : 4;
+          ASSERT_EQ(bytes.size(), 2 * (kSteps + 2) * size);
+          for (int64_t panel = 0; panel < 2; ++panel) {
+            auto number = [&](int64_t n) {
+              int32_t value = 0; // none is negative
+              std::memcpy(&value, &bytes[(panel * (kSteps + 2) + n) * size], size);
+              return value;
+            };
+            auto fit = [&](ArrayRef<int64_t> steps) {
+              for (int64_t column = panel * kWidth; column < std::min((panel + 1) * kWidth, kColumns); ++column)
+                for (int64_t pair : {0, 2}) {
+                  int most = 0, least = 0;
+                  for (int64_t step : steps)
+                    for (int64_t row : {step * kGroup + pair, step * kGroup + pair + 1}) {
+                      auto byte = static_cast<uint8_t>(w[transposed ? column * kRows + row : row * kColumns + column]);
+                      int stored = isUnsigned ? byte - 128 : static_cast<int8_t>(byte);
+                      (stored > 0 ? most : least) += 255 * stored;
+                    }
+                  if (most > INT16_MAX || least < INT16_MIN)
+                    return false;
+                }
+              return true;
+            };
+            int64_t doubles = number(0), narrow = number(1);
+            ASSERT_TRUE(doubles % 2 == 0 && doubles + narrow <= kSteps);
+            std::vector<bool> seen(kSteps);
+            for (int64_t n = 0; n < kSteps; ++n) {
+              int64_t step = number(2 + n);
+              ASSERT_TRUE(step >= 0 && step < kSteps && !seen[step]) << step;
+              seen[step] = true;
+              EXPECT_EQ(fit(step), n < doubles + narrow) << step;
+              if (n < doubles && n % 2)
+                EXPECT_TRUE(fit({number(1 + n), step})) << step;
+              int64_t next = step + 1; // narrow, too: with it there would be a double
+              while (next < kSteps && !fit(next))
+                ++next;
+              if (n >= doubles && n < doubles + narrow && next < kSteps)
+                EXPECT_FALSE(fit({step, next})) << step;
+            }
+            // Of small numbers all are doubles, of any none.
+            if (range == 20 && !isUnsigned)
+              EXPECT_EQ(doubles, kSteps);
+            if (range == 128)
+              EXPECT_LT(doubles, kSteps / 4);
+          }
+        }
 }
 
 TEST_F(Weights, EqualWeightsShareAPlace) {

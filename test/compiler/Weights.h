@@ -58,6 +58,19 @@ struct Weights : testing::Test {
 
   mlir::MLIRContext context;
   WeightStore store;
+  /// The bytes of @p, where @w has these.
+  std::vector<char> evaluateBytes(const std::string &text, std::vector<int8_t> w) {
+    store.addCopy("w", llvm::ArrayRef<char>(reinterpret_cast<char *>(w.data()), w.size()));
+    mlir::OwningOpRef<mlir::ModuleOp> module = parse(text.c_str());
+    std::vector<char> result;
+    mlir::FailureOr<WeightPlan> plan = WeightPlan::create(*module, {"p"}, store);
+    EXPECT_TRUE(succeeded(plan));
+    EXPECT_TRUE(succeeded(plan->write(*module, store, [&](llvm::ArrayRef<char> part) {
+      result.insert(result.end(), part.begin(), part.end());
+      return true;
+    })));
+    return result;
+  }
 };
 
 } // namespace attn

@@ -6,6 +6,7 @@
 #include "passes/kernels/cpu/PackRows.h"
 #include "passes/kernels/cpu/TileRegisters.h"
 #include "passes/kernels/shared/KernelFunction.h"
+#include "test/kernels/IntegerGemmCases.h"
 #include "test/kernels/Measure.h"
 
 #include "mlir/Parser/Parser.h"
@@ -73,20 +74,8 @@ Buffer quantisedNormals(ArrayRef<int64_t> shape) {
 /// As #attn.step_order.
 Buffer stepOrderOf(const Buffer &panels, const IntegerGemmSpec &spec) {
   SmallVector<int64_t> shape = spec.panelShape();
-  Buffer order({shape[0], shape[1] + 1}, 2);
-  const int8_t *pair = panels.data<int8_t>();
-  for (int64_t panel = 0; panel < shape[0]; ++panel) {
-    int16_t *numbers = order.data<int16_t>() + panel * (shape[1] + 1), numNarrow = 0;
-    for (int64_t step = 0; step < shape[1]; ++step) {
-      bool isWide = false;
-      for (int64_t i = 0; i < shape[2]; i += 2, pair += 2)
-        isWide |= (pair[0] > 0) == (pair[1] > 0) && std::abs(pair[0] + pair[1]) > 128;
-      numbers[isWide ? shape[1] - (step - numNarrow) : 1 + numNarrow] = step;
-      numNarrow += !isWide;
-    }
-    numbers[0] = numNarrow;
-  }
-  return order;
+  std::vector<int32_t> numbers = stepOrder(panels.data<int8_t>(), shape[0], spec.k, shape[2], true);
+  return Buffer({shape[0], spec.stepOrder().size()}, std::vector<int16_t>(numbers.begin(), numbers.end()));
 }
 
 /// GOP/s of tiles, or of independent chains in registers.

@@ -14,8 +14,9 @@ namespace attn::test {
 /// Pairs of bytes side by side in a column.
 enum class Bytes {
   Any,
-  Ends,   ///< 127 or -128
-  Fitting ///< 255 times a pair just fits 16 bits, but in one column of a hundred it does not
+  Ends,    ///< 127 or -128
+  Fitting, ///< 255 times a pair just fits 16 bits, but in one column of a hundred it does not
+  Doubles  ///< 255 times two pairs, of two steps, just do
 };
 
 /// The rows of `matrices` matrices as the kernel of tiles reads them: packed by the kernel for that, in several pieces.
@@ -60,6 +61,13 @@ inline std::vector<int8_t> randomMatrix(int64_t k, int64_t n, Bytes kind, bool i
       std::pair<int8_t, int8_t> pair = kPairs[random() % (random() % 100 ? 8 : std::size(kPairs))];
       if (kind == Bytes::Any)
         continue;
+      if (kind == Bytes::Doubles) {
+        constexpr std::pair<int8_t, int8_t> kHalves[] = {{64, 0},  {1, 63},    {32, 32},  {0, -64},
+                                                         {-64, 0}, {-32, -32}, {64, -64}, {-64, 64}};
+        pair = kHalves[random() % 8];
+        if (random() % 4000 == 0)
+          pair = {33, 32};
+      }
       if (kind == Bytes::Ends)
         pair = {random() % 2 ? 127 : -128, random() % 2 ? 127 : -128};
       bytes[isTransposed ? column * k + row : row * n + column] = pair.first;
@@ -69,26 +77,46 @@ inline std::vector<int8_t> randomMatrix(int64_t k, int64_t n, Bytes kind, bool i
   return bytes;
 }
 
-/// As #attn.step_order, of panels of `depth` rows: which whole steps have no pair that, times 255, leaves 16 bits.
-inline std::vector<int32_t> stepOrder(const int8_t *panels, int64_t count, int64_t depth, int64_t stepBytes) {
-  int64_t whole = depth / 4, steps = (depth + 3) / 4;
+/// Whether all sums of products of 0 or 255 by bytes at `places`, two side by side at each, fit 16 bits.
+inline bool fitWords(const int8_t *panels, llvm::ArrayRef<int64_t> places) {
+  int64_t most = 0, least = 0;
+  for (int64_t place : places)
+    for (int64_t n : {place, place + 1})
+      (panels[n] > 0 ? most : least) += 255 * panels[n];
+  return most <= INT16_MAX && least >= INT16_MIN;
+}
+
+/// As #attn.step_order, of panels of `depth` rows; without doubles as the run packs them.
+inline std::vector<int32_t> stepOrder(const int8_t *panels, int64_t count, int64_t depth, int64_t stepBytes,
+                                      bool hasDoubles) {
+  int64_t steps = (depth + 3) / 4;
   std::vector<int32_t> order;
   for (int64_t panel = 0; panel < count; ++panel) {
-    std::vector<int32_t> narrow, wide;
-    for (int64_t step = 0; step < whole; ++step) {
-      bool fits = true;
-      for (int64_t i = 0; i < stepBytes; i += 2)
-        for (int left : {0, 255})
-          for (int right : {0, 255}) {
-            const int8_t *pair = panels + (panel * steps + step) * stepBytes + i;
-            int sum = left * pair[0] + right * pair[1];
-            fits &= sum >= INT16_MIN && sum <= INT16_MAX;
-          }
-      (fits ? narrow : wide).push_back(step);
+    auto fit = [&](llvm::ArrayRef<int64_t> together) {
+      for (int64_t i = 0; i < stepBytes; i += 2) {
+        llvm::SmallVector<int64_t> places;
+        for (int64_t step : together)
+          places.push_back((panel * steps + step) * stepBytes + i);
+        if (!fitWords(panels, places))
+          return false;
+      }
+      return true;
+    };
+    std::vector<int64_t> doubles, narrow, wide;
+    for (int64_t step = 0; step < depth / 4; ++step) {
+      if (!fit(step)) {
+        wide.insert(wide.begin(), step);
+      } else if (hasDoubles && !narrow.empty() && fit({narrow.back(), step})) {
+        doubles.insert(doubles.end(), {narrow.back(), step});
+        narrow.pop_back();
+      } else {
+        narrow.push_back(step);
+      }
     }
+    order.push_back(doubles.size());
     order.push_back(narrow.size());
-    llvm::append_range(order, narrow);
-    order.insert(order.end(), wide.rbegin(), wide.rend());
+    for (const std::vector<int64_t> &part : {doubles, narrow, wide})
+      order.insert(order.end(), part.begin(), part.end());
   }
   return order;
 }

@@ -105,8 +105,8 @@ struct Case {
       }
     if (spec.ordersSteps()) {
       int64_t count = spec.panelShape()[0];
-      std::vector<int32_t> numbers = stepOrder(panels.data<int8_t>(), count, p.k, width * group);
-      order.emplace(std::vector<int64_t>{count, p.k / 4 + 1}, std::vector<int16_t>(numbers.begin(), numbers.end()));
+      std::vector<int32_t> numbers = stepOrder(panels.data<int8_t>(), count, p.k, width * group, true);
+      order.emplace(std::vector<int64_t>{count, p.k / 4 + 2}, std::vector<int16_t>(numbers.begin(), numbers.end()));
     }
     for (int64_t m = 0; m < p.m; ++m)
       for (int64_t n = 0; n < p.n; ++n) {
@@ -218,7 +218,7 @@ TEST_P(IntegerGemm, ZeroPointsOfBothSides) {
 }
 
 TEST_P(IntegerGemm, NothingSaturates) {
-  for (Bytes kind : {Bytes::Ends, Bytes::Fitting})
+  for (Bytes kind : {Bytes::Ends, Bytes::Fitting, Bytes::Doubles})
     for (bool isOpen : {false, true}) {
       Problem p{9, 1003, 33, isOpen};
       p.right = kind;

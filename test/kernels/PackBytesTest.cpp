@@ -63,7 +63,7 @@ public:
       std::swap(matrices[1], matrices[2]);
     Buffer left({p.batches * p.m, p.k}, a), right(matrices, b), rowZero({}, za), columnZero({p.n}, zb);
     Buffer panels({count, steps, spec.panelWidth() * spec.group()}, 1), sums({count, spec.panelWidth()}, 4),
-        order({count, p.k / 4 + 1}, hasShortOrder ? 2 : 4), c({p.batches * p.m, p.n}, 4);
+        order({count, p.k / 4 + 2}, hasShortOrder ? 2 : 4), c({p.batches * p.m, p.n}, 4);
     std::vector<const Buffer *> packing = {&right, &panels, &sums}, arguments = {&left, &panels, &sums};
     if (spec.ordersSteps()) {
       packing.push_back(&order);
@@ -86,7 +86,7 @@ public:
       EXPECT_TRUE(c.guardIntact() && panels.guardIntact() && sums.guardIntact() && order.guardIntact());
       if (!spec.ordersSteps())
         continue;
-      std::vector<int32_t> want = stepOrder(panels.data<int8_t>(), count, p.k, spec.panelWidth() * 4), got(want);
+      std::vector<int32_t> want = stepOrder(panels.data<int8_t>(), count, p.k, spec.panelWidth() * 4, false), got(want);
       for (size_t i = 0; i < want.size(); ++i)
         got[i] = hasShortOrder ? order.data<int16_t>()[i] : order.data<int32_t>()[i];
       EXPECT_EQ(got, want);

@@ -87,7 +87,7 @@ Vec BlockGemmEmitter::fourRows(const Vec &word, int64_t part) {
 Vec BlockGemmEmitter::dot(const Vec &sum, const Vec &codes, const Vec &rows) {
   ByteProducts bytes(k, spec.dot);
   Vec left = bitcast(codes, i8), right = bitcast(rows, i8);
-  return spec.bits < 8 ? bytes.addNarrow(sum, left, right)
+  return spec.bits < 8 ? bytes.addNarrow(sum, {left}, {right})
                        : bytes.add(sum, bytes.unsignedFactors(left), bytes.signedFactors(right));
 }
 

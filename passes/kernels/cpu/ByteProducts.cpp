@@ -44,7 +44,7 @@ ByteProducts::Vecs ByteProducts::signedFactors(const Vec &bytes) {
 Vec ByteProducts::add(const Vec &sum, const Vecs &left, const Vecs &right) {
   switch (dot) {
   case ByteDot::Quads:
-    return addNarrow(sum, left[0], right[0]);
+    return addNarrow(sum, left, right);
   case ByteDot::Pairs:
     return sum + addWords(left[0], right[0]) + addWords(left[1], right[1]);
   case ByteDot::Single:
@@ -53,12 +53,18 @@ Vec ByteProducts::add(const Vec &sum, const Vecs &left, const Vecs &right) {
   llvm_unreachable("covered switch");
 }
 
-Vec ByteProducts::addNarrow(const Vec &sum, const Vec &left, const Vec &right) {
-  if (dot == ByteDot::Quads)
-    return call("llvm.x86.avx512.vpdpbusd.512", "llvm.x86.avx512.vpdpbusd.256", sum.type(), {sum, left, right});
-  Type words = VectorType::get({left.lanes() / 2}, k.b.getI16Type());
-  Vec pairs = call("llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx2.pmadd.ub.sw", words, {left, right});
-  return sum + addWords(pairs, constantLike(pairs, 1));
+Vec ByteProducts::addNarrow(const Vec &sum, ArrayRef<Vec> left, ArrayRef<Vec> right) {
+  Vec result = sum, pairs;
+  for (auto [number, x, y] : llvm::enumerate(left, right)) {
+    if (dot == ByteDot::Quads) {
+      result = call("llvm.x86.avx512.vpdpbusd.512", "llvm.x86.avx512.vpdpbusd.256", sum.type(), {result, x, y});
+      continue;
+    }
+    Type words = VectorType::get({x.lanes() / 2}, k.b.getI16Type());
+    Vec products = call("llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx2.pmadd.ub.sw", words, {x, y});
+    pairs = number ? pairs + products : products;
+  }
+  return dot == ByteDot::Quads ? result : sum + addWords(pairs, constantLike(pairs, 1));
 }
 
 /// 255 times what two bytes have in common above or below 0: up to 128 of it, 32640, fit.

@@ -18,8 +18,8 @@ public:
   Vecs signedFactors(const Vec &bytes);
   /// sum + the products of all bytes of a lane.
   Vec add(const Vec &sum, const Vecs &left, const Vecs &right);
-  /// The same of bytes as they are, whose products at places 2n and 2n + 1 together fit 16 bits (not of Single).
-  Vec addNarrow(const Vec &sum, const Vec &left, const Vec &right);
+  /// The same of bytes as they are, of which all products at places 2n and 2n + 1 together fit 16 bits (not of Single).
+  Vec addNarrow(const Vec &sum, llvm::ArrayRef<Vec> left, llvm::ArrayRef<Vec> right);
 
   /// Whether some sum of two products by these signed bytes might not fit 16 bits.
   Mask hasWide(const Vec &bytes);

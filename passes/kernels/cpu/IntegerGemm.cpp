@@ -76,16 +76,24 @@ Vecs IntegerGemmEmitter::loadRight(const Index &step) {
 
 /// Adds the products of whole steps `from`..`to`, or of those that stand there in the order.
 IntegerGemmEmitter::Sums IntegerGemmEmitter::addSteps(const Sums &init, int64_t height, const Index &from,
-                                                      const Index &to, bool isOrdered, bool isNarrow) {
-  Sums result = k.rolledLoop(from, to, 1, init, [&](Index number, Vecs sums, Index at) {
-    Index step = isOrdered ? toIndex(order(panelAt, number + 1)) : number;
-    Vecs right = loadRight(step);
-    for (int64_t byte = 0; byte < stepBytes; byte += kLineBytes)
-      memref::PrefetchOp::create(k.b, k.loc, flatPanels, ValueRange{at + byte}, /*isWrite=*/false,
-                                 /*localityHint=*/2, /*isDataCache=*/true);
-    auto left = [&](int64_t r) { return rowBytes(row + r, step * group, group); };
-    sums = isNarrow ? multiplyNarrow(sums, height, right, left) : multiply(sums, height, right, left);
-    return std::tuple(sums, at + prefetchStep);
+                                                      const Index &to, Steps steps) {
+  int64_t together = steps == Steps::Double ? 2 : 1;
+  Sums result = k.rolledLoop(from, to, together, init, [&](Index number, Vecs sums, Index at) {
+    SmallVector<Index> taken;
+    SmallVector<Vecs> right;
+    for (int64_t n = 0; n < together; ++n) {
+      taken.push_back(steps == Steps::All ? number : toIndex(order(panelAt, number + n + StepOrder::kCounts)));
+      right.push_back(loadRight(taken.back()));
+      for (int64_t byte = 0; byte < stepBytes; byte += kLineBytes)
+        memref::PrefetchOp::create(k.b, k.loc, flatPanels, ValueRange{at + byte}, /*isWrite=*/false,
+                                   /*localityHint=*/2, /*isDataCache=*/true);
+      at = at + prefetchStep;
+    }
+    if (steps == Steps::Double || steps == Steps::Narrow)
+      sums = multiplyNarrow(sums, height, taken, right);
+    else
+      sums = multiply(sums, height, right[0], [&](int64_t r) { return rowBytes(row + r, taken[0] * group, group); });
+    return std::tuple(sums, at);
   });
   markLong(k.b);
   return result;
@@ -96,14 +104,15 @@ void IntegerGemmEmitter::emitTile(int64_t height) {
   int64_t vectors = spec.tileVectors, tail = ShapedType::isDynamic(spec.k) ? 0 : spec.k % group;
   Index whole = depth / group;
   Sums carried(Vecs(height * vectors, sumsOf(0)), prefetchAt);
-  // Narrow steps of many rows take 0.69 of the time (117 -> 170 GOP/s, Zen 3). A single row waits for the panel's
-  // bytes, however they are multiplied.
+  // A single row waits for the panel's bytes, however they are multiplied. Of more rows narrow steps take 0.69 of the
+  // time of wide ones (117 -> 170 GOP/s, Zen 3), doubles three multiplications where narrow ones have four.
   if (spec.ordersSteps() && height > 1) {
-    Index numNarrow = toIndex(order(panelAt, 0));
-    carried = addSteps(carried, height, k.index(0), numNarrow, /*isOrdered=*/true, /*isNarrow=*/true);
-    carried = addSteps(carried, height, numNarrow, whole, /*isOrdered=*/true, /*isNarrow=*/false);
+    Index none = k.index(0), doubles = toIndex(order(panelAt, 0)), narrow = doubles + toIndex(order(panelAt, 1));
+    carried = addSteps(carried, height, none, doubles, Steps::Double);
+    carried = addSteps(carried, height, doubles, narrow, Steps::Narrow);
+    carried = addSteps(carried, height, narrow, whole, Steps::Wide);
   } else {
-    carried = addSteps(carried, height, k.index(0), whole, /*isOrdered=*/false, /*isNarrow=*/false);
+    carried = addSteps(carried, height, k.index(0), whole, Steps::All);
   }
   Vecs &sums = std::get<0>(carried);
   // The panel has zeros there, A has not.
@@ -135,12 +144,19 @@ Vecs IntegerGemmEmitter::multiply(Vecs sums, int64_t height, const Vecs &right, 
   return sums;
 }
 
-Vecs IntegerGemmEmitter::multiplyNarrow(Vecs sums, int64_t height, const Vecs &right, function_ref<Vec(int64_t)> left) {
+/// The same of one step or of two, whose products fit 16 bits together.
+Vecs IntegerGemmEmitter::multiplyNarrow(Vecs sums, int64_t height, ArrayRef<Index> steps, ArrayRef<Vecs> right) {
+  int64_t vectors = spec.tileVectors;
   for (int64_t r = 0; r < height; ++r) {
-    Vec row = left(r);
-    for (auto [v, columns] : llvm::enumerate(right)) {
-      Vec &sum = sums[r * right.size() + v];
-      sum = bytes.addNarrow(sum, row, columns);
+    Vecs left;
+    for (const Index &step : steps)
+      left.push_back(rowBytes(row + r, step * group, group));
+    for (int64_t v = 0; v < vectors; ++v) {
+      Vecs columns;
+      for (const Vecs &ofStep : right)
+        columns.push_back(ofStep[v]);
+      Vec &sum = sums[r * vectors + v];
+      sum = bytes.addNarrow(sum, left, columns);
     }
   }
   return sums;
@@ -177,7 +193,7 @@ Num IntegerGemmEmitter::rowSum(Index row) {
   Index whole = depth / step * step;
   Vec ones = k.splat(k.number(i8, int64_t(1)), step);
   auto add = [&](const Vec &sum, const Vec &of) {
-    return spec.dot == ByteDot::Single ? bytes.add(sum, {of}, {ones}) : bytes.addNarrow(sum, of, ones);
+    return spec.dot == ByteDot::Single ? bytes.add(sum, {of}, {ones}) : bytes.addNarrow(sum, {of}, {ones});
   };
   Vec sum = k.rolledLoop(0, whole, step, sumsOf(0),
                          [&](Index first, Vec sum) { return add(sum, a.vector(step, row, first)); });

@@ -30,11 +30,12 @@ private:
   /// Tasks that make all sums by AMX where `isWanted`, and none where not.
   void emitTileTasks(const Mask &isWanted);
   void emitTile(int64_t height);
-  using Sums = std::tuple<Vecs, Index>; ///< and where to prefetch
-  Sums addSteps(const Sums &init, int64_t height, const Index &from, const Index &to, bool isOrdered, bool isNarrow);
+  using Sums = std::tuple<Vecs, Index>;           ///< and where to prefetch
+  enum class Steps { All, Double, Narrow, Wide }; ///< all as they follow each other, others as the order has them
+  Sums addSteps(const Sums &init, int64_t height, const Index &from, const Index &to, Steps steps);
   Vecs loadRight(const Index &step);
   Vecs multiply(Vecs sums, int64_t height, const Vecs &right, llvm::function_ref<Vec(int64_t)> left);
-  Vecs multiplyNarrow(Vecs sums, int64_t height, const Vecs &right, llvm::function_ref<Vec(int64_t)> left);
+  Vecs multiplyNarrow(Vecs sums, int64_t height, llvm::ArrayRef<Index> steps, llvm::ArrayRef<Vecs> right);
   Vec rowBytes(Index row, Index first, int64_t count);
   Vec lastBytes(Index row, Index first, Index count);
   Num rowSum(Index row);

@@ -154,7 +154,8 @@ void PackBytesEmitter::packColumns() {
   });
 }
 
-/// Narrow steps from the front on, wide ones from the back. Reads the panel, which is in the nearest cache, again.
+/// Narrow steps from the front on, wide ones from the back, and no doubles, to look for which takes longer than they
+/// save once. Reads the panel, which is in the nearest cache, again.
 void PackBytesEmitter::orderSteps() {
   ByteProducts bytes(k, ByteDot::Pairs);
   int64_t bytesOfVector = spec.lanes * spec.group;
@@ -163,11 +164,12 @@ void PackBytesEmitter::orderSteps() {
     Mask isWide = k.truth(false);
     for (int64_t at = 0; at < spec.width * spec.group; at += bytesOfVector)
       isWide = isWide | bytes.hasWide(panels.vector(bytesOfVector, panel, step, at));
-    Index place = select(isWide, whole - (step - before), before + 1);
-    order.set(toNum(step, orderType), panel, place);
+    Index place = select(isWide, whole - 1 - (step - before), before);
+    order.set(toNum(step, orderType), panel, place + StepOrder::kCounts);
     return before + toIndex(!isWide);
   });
-  order.set(toNum(numNarrow, orderType), panel, 0);
+  order.set(k.number(orderType, int64_t(0)), panel, 0);
+  order.set(toNum(numNarrow, orderType), panel, 1);
 }
 
 } // namespace

@@ -107,12 +107,12 @@ SmallVector<Value> IntegerCall::packAtRun(const IntegerProductSpec &spec, const 
                               rewriter.getI32Type())};
   if (form.order) {
     OpFoldResult numbers = rewriter.getIndexAttr(form.order->size());
-    if (ShapedType::isDynamic(spec.k)) { // one more than whole steps
+    if (ShapedType::isDynamic(spec.k)) {
       Value depth = getValueOrCreateConstantIndexOp(rewriter, loc, matrix[op.getTransposed() ? 1 : 0]);
       Value groups = arith::ConstantIndexOp::create(rewriter, loc, form.group);
       Value whole = arith::DivUIOp::create(rewriter, loc, depth, groups);
-      Value one = arith::ConstantIndexOp::create(rewriter, loc, 1);
-      numbers = Value(arith::AddIOp::create(rewriter, loc, whole, one));
+      Value counts = arith::ConstantIndexOp::create(rewriter, loc, StepOrder::kCounts);
+      numbers = Value(arith::AddIOp::create(rewriter, loc, whole, counts));
     }
     inits.push_back(tensor::EmptyOp::create(rewriter, loc, {OpFoldResult(count), numbers},
                                             form.order->element(rewriter.getContext())));

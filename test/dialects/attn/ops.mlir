@@ -39,8 +39,8 @@ attn.global @b : tensor<384x96xi8> = #attn.initializer<"encoder.0.b">
 attn.global @b_bytes : tensor<2x96x192xi8> = #attn.byte_panels<@b, transposed = false, width = 48, group = 4, unsigned = false>
 // CHECK: attn.global @b_sums : tensor<2x48xi32> = #attn.column_sums<@b, transposed = false, width = 48, unsigned = true>
 attn.global @b_sums : tensor<2x48xi32> = #attn.column_sums<@b, transposed = false, width = 48, unsigned = true>
-// CHECK: attn.global @b_order : tensor<2x97xi16> = #attn.step_order<@b, transposed = false, width = 48, group = 4, unsigned = true>
-attn.global @b_order : tensor<2x97xi16> = #attn.step_order<@b, transposed = false, width = 48, group = 4, unsigned = true>
+// CHECK: attn.global @b_order : tensor<2x98xi16> = #attn.step_order<@b, transposed = false, width = 48, group = 4, unsigned = true>
+attn.global @b_order : tensor<2x98xi16> = #attn.step_order<@b, transposed = false, width = 48, group = 4, unsigned = true>
 
 func.func private @gemm(memref<?x384xf32>, memref<2x384x48xf32>, memref<?x96xf32>) attributes {attn.kernel}
 

@@ -11,8 +11,8 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
 
 attn.global @w : tensor<10x6xi8> = #attn.initializer<"w">
 attn.global @t : tensor<6x10xi8> = #attn.initializer<"t">
-// GLOBAL-DAG: attn.global @w_order : tensor<1x3xi16> = #attn.step_order<@w, transposed = false, width = 16, group = 4, unsigned = false>
-// GLOBAL-DAG: attn.global @t_torder : tensor<1x3xi16> = #attn.step_order<@t, transposed = true, width = 16, group = 4, unsigned = true>
+// GLOBAL-DAG: attn.global @w_order : tensor<1x4xi16> = #attn.step_order<@w, transposed = false, width = 16, group = 4, unsigned = false>
+// GLOBAL-DAG: attn.global @t_torder : tensor<1x4xi16> = #attn.step_order<@t, transposed = true, width = 16, group = 4, unsigned = true>
 
 // CHECK-LABEL: func.func @stored
 // CHECK: %[[P:.*]] = attn.weight @w_bytes
