@@ -138,8 +138,6 @@ TEST_F(Weights, BytePanels) {
           std::memcpy(&sum, &sums[column * sizeof sum], sizeof sum);
           EXPECT_EQ(sum, expected) << column;
         }
-        if (group == 1)
-          continue;
       }
 }
 
@@ -206,6 +204,24 @@ TEST_F(Weights, StepOrder) {
               EXPECT_LT(doubles, kSteps / 4);
           }
         }
+}
+
+TEST_F(Weights, StepOrderNeedsPairsAndRoom) {
+  auto error = [&](const std::string &type, int64_t rows, int64_t group) {
+    std::string shape = std::to_string(rows) + "x5", size = std::to_string(rows / group + 2);
+    std::string text = "attn.global @w : tensor<" + shape + "xi8> = #attn.initializer<\"w\">\n" +
+                       "attn.global @p : tensor<2x" + size + "x" + type +
+                       "> = #attn.step_order<@w, transposed = false, width = 4, group = " + std::to_string(group) +
+                       ", unsigned = false>";
+    store.addCopy("w", std::vector<char>(rows * 5));
+    return errorOf(text, "p");
+  };
+  EXPECT_EQ(error("i16", 12, 4), "accepted");
+  EXPECT_NE(error("i16", 12, 3).find("expects an even group"), std::string::npos);
+  EXPECT_NE(error("i8", 12, 4).find("an order in i32"), std::string::npos);
+  EXPECT_EQ(error("i16", 32767 * 2, 2), "accepted");
+  EXPECT_NE(error("i16", 32768 * 2, 2).find("i16 where that counts 32768 steps"), std::string::npos);
+  EXPECT_EQ(error("i32", 32768 * 2, 2), "accepted");
 }
 
 TEST_F(Weights, EqualWeightsShareAPlace) {

@@ -56,8 +56,6 @@ struct Weights : testing::Test {
     return message;
   }
 
-  mlir::MLIRContext context;
-  WeightStore store;
   /// The bytes of @p, where @w has these.
   std::vector<char> evaluateBytes(const std::string &text, std::vector<int8_t> w) {
     store.addCopy("w", llvm::ArrayRef<char>(reinterpret_cast<char *>(w.data()), w.size()));
@@ -71,6 +69,9 @@ struct Weights : testing::Test {
     })));
     return result;
   }
+
+  mlir::MLIRContext context;
+  WeightStore store;
 };
 
 } // namespace attn

@@ -1,5 +1,6 @@
 // Prints GOP/s of the GEMM kernel of bytes on one thread, hot (one weight) and cold (rotating over 256 MB of weights,
-// as a real network does), as a share of a bare loop of its instruction on the same bytes, timed beside it.
+// as a real network does), as a share of a bare loop of its instruction on the same bytes, timed beside it: with AVX2
+// of vpmaddubsw and vpmaddwd, which two steps at once may surpass.
 //
 //   bench-integer-gemm [amxint8|avx512vnni|avxvnni|avx2] [--json] [M...]
 #include "passes/kernels/cpu/IntegerGemm.h"

@@ -128,6 +128,7 @@ TEST_P(PackBytes, MatricesThatTheRunPacks) {
   PackedPair fixed(GetParam(), target, 70, 50, false, false), turned(GetParam(), target, 9, 48, true, true);
   for (int64_t m : {1, 6, 13}) {
     fixed.check({3, m, 70, 50});
+    fixed.check({3, m, 70, 50}, Bytes::Fitting);
     turned.check({2, m, 9, 48});
   }
 }
