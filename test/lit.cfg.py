@@ -27,8 +27,8 @@ config.substitutions += [
 ]
 config.environment["PATH"] = os.pathsep.join(
     [config.attn_build_dir + "/bin", config.llvm_tools_dir, os.environ["PATH"]])
-# References in NumPy are small: more threads would only wait for each other, and take the cores of other tests.
-config.environment["OPENBLAS_NUM_THREADS"] = "1"
+# References in NumPy and torch are small: more threads would only wait for each other, and take the cores of other tests.
+config.environment["OPENBLAS_NUM_THREADS"] = config.environment["OMP_NUM_THREADS"] = "1"
 for name in ("HOME", "TMPDIR", "NO_COLOR", "XDG_CACHE_HOME"):
     if name in os.environ:
         config.environment[name] = os.environ[name]

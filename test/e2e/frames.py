@@ -2,8 +2,8 @@
 """Generated functions have small frames: frames.py ATTNC FOLDER [MODEL...]
 
 Each model is compiled for CPUs with AVX2, with AVX-512 and with AMX. A library says how much stack its code takes along
-its deepest calls, which is as much as its largest frame at least: 16 KiB at most. Without a MODEL it is all of them, for
-CPUs of two kinds: check_model.py looks at what it compiles for this one.
+its deepest calls, which is as much as its largest frame at least: 16 KiB at most. Without a MODEL it is all of them, each for
+one of the two kinds that this machine is not: check_model.py looks at what it compiles for this one.
 """
 import pathlib
 import subprocess
@@ -32,8 +32,8 @@ def this_cpu():
 def main(attnc, folder, *names):
     too_large, worst = 0, (0, "")
     cpus = [cpu for cpu in CPUS.values() if names or cpu != this_cpu()]
-    for model in sorted(MODELS / n for n in names) if names else sorted(MODELS.iterdir()):
-        for cpu in cpus:
+    for number, model in enumerate(sorted(MODELS / n for n in names) if names else sorted(MODELS.iterdir())):
+        for cpu in cpus if names else [cpus[number % len(cpus)]]:
             library = f"{folder}/{model.name}.so"
             subprocess.run([attnc, model / "model.onnx", "-o", library, f"--mcpu={cpu}"], check=True)
             size = stack_size(library)

@@ -51,8 +51,8 @@ def ptx_of(library):
 
 
 def spilled(ptx, folder):
-    """What ptxas complains of."""
-    for arch in ("sm_80", "sm_90a", "sm_100") if kernel_cases.ARCH == "sm_80" else ("sm_90a",):
+    """What ptxas complains of, for the architecture and the newest one; ptxas.py asks for those between, too."""
+    for arch in ("sm_80", "sm_100") if kernel_cases.ARCH == "sm_80" else ("sm_90a",):
         done = subprocess.run(["ptxas", "-v", f"-arch={arch}", ptx, "-o", folder / "m.cubin"], capture_output=True, text=True)
         if done.returncode or "warning" in done.stderr or re.search(r"[1-9]\d* bytes spill", done.stderr):
             return f"ptxas for {arch}: {done.stderr}"
