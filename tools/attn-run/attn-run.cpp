@@ -81,7 +81,7 @@ int run(CommandLine &line, runner::Model &model, runner::Model *reference, Strin
                (madeUp.size() == 1 ? "it: " : "them: ") + printable(join(madeUp, ", ")) +
                (reference
                     ? "; on such inputs, whose integers are 0 or 1, models can lie further from f32 than on real ones"
-                : !maps.folder.empty() ? "; a mask made so hides half of the keys"
+                : !maps.folder.empty() ? "; a mask of booleans or integers made so hides half of the keys"
                                        : ""));
   for (size_t i = 0; i < expected.size(); ++i)
     if (runner::Fault fault = runner::parseTensor(expected[i].value, wanted[i], error); fault != runner::Fault::None)

@@ -145,7 +145,7 @@ defm weights : Eq<"weights", "TYPE",
 defm precision : Eq<"precision", "TYPE",
     "f32 (default), or bf16: GEMMs with constant operands and attention make products of bf16 values where the processor "
     "has such (avx512_bf16); where it has none the constant operands alone are rounded; sums, scores and norms stay "
-    "f32; or int8: where the processor multiplies bytes (VNNI; any GPU does) the rows of products by weights are rounded to "
+    "f32; or int8: where the processor multiplies bytes (AVX2 or later; any GPU does) the rows of products by weights are rounded to "
     "8 bits, each with its scale, and so are the weights, with a scale per column; those in blocks of 2, 4 or 8 bits (the file's, or by "
     "--weights=int4:32) stay so; for --target=cuda tf32, bf16 or f16: all GEMMs and attention, by matrix units", g_compile, everyTool>;
 defm fp32_math : Eq<"fp32-math", "HOW",

@@ -20,7 +20,7 @@ IntegerGemmSpec IntegerGemmSpec::forTarget(TargetAttr target, int64_t m, int64_t
   spec.fitRegisters(target);
   spec.dot = byteDotOf(target);
   if (spec.dot == ByteDot::Pairs && spec.lanes == 8)
-    spec.tileRows = 4; // 8 + 4 + 2 + 1 of 16 registers, and one for a product; with 6 rows sums were spilled (Zen 3)
+    spec.tileRows = 4; // 8 + 4 + 2 + 1 of 16 registers; LLVM spills one sum, with 6 rows several (Zen 3)
   // Panels of two tiles, for few rows, too: products of different numbers of rows share a weight.
   bool hasTilePanels = mayHaveTiles(target);
   if (hasTilePanels) {

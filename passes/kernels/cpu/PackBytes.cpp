@@ -168,6 +168,7 @@ void PackBytesEmitter::orderSteps() {
     order.set(toNum(step, orderType), panel, place + StepOrder::kCounts);
     return before + toIndex(!isWide);
   });
+  markLong(k.b);
   order.set(k.number(orderType, int64_t(0)), panel, 0);
   order.set(toNum(numNarrow, orderType), panel, 1);
 }

@@ -16,7 +16,7 @@ struct PackBytesSpec {
   bool isTransposed = false; ///< a matrix is N x K
   bool isUnsigned = false;   ///< its elements are 0 to 255, and 128 less is stored
   int64_t width = 8;         ///< columns of a panel
-  int64_t group = 1;         ///< rows in a lane: 1, 2 or 4
+  int64_t group = 1;         ///< rows in a lane: 1 or 4
   int64_t lanes = 4;         ///< i32 lanes of a vector; divides width
   bool ordersSteps = false;  ///< says which steps are narrow; a group is even then
 

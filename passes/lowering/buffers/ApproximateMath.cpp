@@ -1,4 +1,5 @@
 #include "passes/Passes.h"
+#include "passes/kernels/shared/Angle.h"
 #include "passes/lowering/buffers/RewriteChosen.h"
 
 #include "mlir/Conversion/MathToLibm/MathToLibm.h"
@@ -93,6 +94,34 @@ struct ErfToPolynomial : OpRewritePattern<math::ErfOp> {
   }
 };
 
+/// sin, cos and tan of f32 and narrower types. Not a pattern: builders fold, which the driver of patterns must hear of.
+void expandAngle(Operation *op) {
+  OpBuilder b(op);
+  Location loc = op->getLoc();
+  Type type = op->getResult(0).getType(), wide = b.getF32Type();
+  Value x = op->getOperand(0);
+  if (auto vector = dyn_cast<VectorType>(type)) {
+    wide = vector.clone(b.getF32Type());
+    if (vector.getRank() != 1) {
+      wide = VectorType::get(vector.getNumElements(), b.getF32Type());
+      x = vector::ShapeCastOp::create(b, loc, VectorType::get(vector.getNumElements(), vector.getElementType()), x);
+    }
+  }
+  Type narrow = x.getType();
+  if (narrow != wide)
+    x = arith::ExtFOp::create(b, loc, wide, x);
+  auto function = [&](attn::AngleFunction which) { return attn::emitAngleFunction(b, loc, which, x); };
+  Value result = isa<math::CosOp>(op) ? function(attn::AngleFunction::Cosine) : function(attn::AngleFunction::Sine);
+  if (isa<math::TanOp>(op))
+    result = arith::DivFOp::create(b, loc, result, function(attn::AngleFunction::Cosine));
+  if (narrow != wide)
+    result = arith::TruncFOp::create(b, loc, narrow, result);
+  if (narrow != type)
+    result = vector::ShapeCastOp::create(b, loc, type, result);
+  op->getResult(0).replaceAllUsesWith(result);
+  op->erase();
+}
+
 /// What neither a polynomial nor the LLVM dialect knows: f64 mostly.
 void callMathLibrary(ModuleOp module, bool &failed) {
   ConversionTarget target(*module.getContext());
@@ -119,6 +148,13 @@ struct ApproximateMathPass : attn::impl::ApproximateMathPassBase<ApproximateMath
   }
 
   void runOnOperation() override {
+    SmallVector<Operation *> angles;
+    getOperation()->walk([&](Operation *op) {
+      if (isa<math::SinOp, math::CosOp, math::TanOp>(op) && !getElementTypeOrSelf(op->getResult(0)).isF64())
+        angles.push_back(op);
+    });
+    for (Operation *op : angles)
+      expandAngle(op);
     if (failed(attn::rewriteChosen(getOperation(), patterns, isMath)))
       return signalPassFailure();
     bool isLeft = getOperation()

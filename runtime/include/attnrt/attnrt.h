@@ -100,7 +100,8 @@ typedef enum attnrt_verify {
   // file is verified. That trusts the file system to keep what it has and to tell
   // of changes: damage on the disk itself is not found.
   ATTNRT_VERIFY_ONCE = 1,
-  // Not at all, for files whose storage is trusted, or verified otherwise.
+  // Not at all, for files whose storage is trusted, or verified otherwise: a run of a
+  // damaged file may read and write anywhere.
   ATTNRT_VERIFY_NEVER = 2
 } attnrt_verify;
 

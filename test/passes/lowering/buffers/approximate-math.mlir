@@ -23,6 +23,26 @@
 // CHECK-LABEL: func.func @error_function_of_other_quotients
 // CHECK: divf
 // CHECK: divf
+// Small angles are reduced in f64; where one of a vector is not small, the library does all.
+// CHECK-LABEL: func.func @angles
+// CHECK: vector.reduction <or>
+// CHECK: scf.if
+// CHECK: arith.extf {{.*}} : vector<16xf32> to vector<16xf64>
+// CHECK: arith.truncf {{.*}} : vector<16xf64> to vector<16xf32>
+// CHECK: else
+// CHECK: llvm.intr.sin
+// CHECK-LABEL: func.func @half_angles
+// CHECK: vector.shape_cast %{{.*}} : vector<2x8xf16> to vector<16xf16>
+// CHECK: arith.extf
+// CHECK: llvm.intr.cos
+// CHECK: arith.truncf
+// CHECK: vector.shape_cast %{{.*}} : vector<16xf16> to vector<2x8xf16>
+// CHECK-LABEL: func.func @tangent
+// CHECK: llvm.intr.sin
+// CHECK: llvm.intr.cos
+// CHECK: arith.divf
+// CHECK-LABEL: func.func @angle_in_f64
+// CHECK-NEXT: math.sin
 func.func @polynomial(%x: vector<16xf32>) -> vector<16xf32> {
   %y = math.exp %x : vector<16xf32>
   return %y : vector<16xf32>
@@ -52,4 +72,20 @@ func.func @error_function_of_other_quotients(%x: f32, %d: f32) -> (f32, f32) {
   %y = math.erf %p : f32
   %z = math.erf %q : f32
   return %y, %z : f32, f32
+}
+func.func @angles(%x: vector<16xf32>) -> vector<16xf32> {
+  %y = math.sin %x : vector<16xf32>
+  return %y : vector<16xf32>
+}
+func.func @half_angles(%x: vector<2x8xf16>) -> vector<2x8xf16> {
+  %y = math.cos %x : vector<2x8xf16>
+  return %y : vector<2x8xf16>
+}
+func.func @tangent(%x: f32) -> f32 {
+  %y = math.tan %x : f32
+  return %y : f32
+}
+func.func @angle_in_f64(%x: f64) -> f64 {
+  %y = math.sin %x : f64
+  return %y : f64
 }

@@ -35,7 +35,21 @@ func.func @power(%x: f64, %y: f64) -> f64 {
   return %z : f64
 }
 
-// f32 has code of its own, instructions stay, and so does what nothing is known of.
+// Of a narrower angle only f64 keeps what is behind the point.
+// CHECK-LABEL: func.func @narrow_angles
+// CHECK: vector.extract
+// CHECK: arith.extf %{{.*}} : f32 to f64
+// CHECK: scf.if
+// CHECK: arith.truncf %{{.*}} : f64 to f32
+// CHECK: vector.insert
+// CHECK-NOT: math.cos
+// CHECK: return
+func.func @narrow_angles(%x: vector<2xf32>) -> vector<2xf32> {
+  %y = math.cos %x : vector<2xf32>
+  return %y : vector<2xf32>
+}
+
+// Other functions of f32 have code of their own, instructions stay, and so does what nothing is known of.
 // CHECK-LABEL: func.func @stays
 // CHECK: math.exp %{{.*}} : f32
 // CHECK: math.sqrt %{{.*}} : f64
