@@ -158,9 +158,9 @@ class Calls(unittest.TestCase):
         self.check("state expects an attnc.State, not str", lambda: model.run(feeds, state="s"))
         for timeout in (-1, float("nan"), "1"):
             self.check(f"timeout expects seconds above 0, not {timeout!r}", lambda: model.run(feeds, timeout=timeout))
-        for option, message in ((dict(threads="2"), "threads expects a number from 1 to 65536, not '2'"),
+        for option, message in ((dict(threads="2"), "threads expects a number from 1 to 4096, not '2'"),
                                 (dict(sessions=0), "sessions expects a number from 1 to 65536, not 0"),
-                                (dict(threads=True), "threads expects a number from 1 to 65536, not True"),
+                                (dict(threads=True), "threads expects a number from 1 to 4096, not True"),
                                 (dict(cpus=0), "cpus expects numbers of CPUs, not 0"),
                                 (dict(copy_weights=1), "copy_weights expects True or False, not 1"),
                                 (dict(cpus=[1 << 20]), "cpus expects numbers of CPUs from 0 to .*, not 1048576"),

@@ -96,7 +96,10 @@ class Compile(unittest.TestCase):
         self.check("is a folder", attnc.InvalidArgument, self.folder, out)
         self.check("of type int", ValueError, 7, out)
         self.check("no models are given", attnc.InvalidArgument, {}, out)
-        self.check("no option 'wieghts'; the options of a compile are", attnc.InvalidArgument, models.BERT, out, wieghts="int8")
+        self.check("no option 'wieghts', did you mean 'weights'; the options of a compile are", attnc.InvalidArgument, models.BERT,
+                   out, wieghts="int8")
+        self.check("no option 'thread', did you mean 'threads'; the", attnc.InvalidArgument, models.BERT, out, thread=2)
+        self.check("no option 'qqq'; the options of a compile are", attnc.InvalidArgument, models.BERT, out, qqq=2)
         self.check("--weights expects f32, bf16, int8", attnc.InvalidArgument, models.BERT, out, weights="int3")
         self.check("dims: 'seq' expects a size or \\(least, most\\), not '5'", attnc.InvalidArgument, models.BERT, out, dims={"seq": "5"})
         for option, message in (("dims", "a mapping of names to sizes"), ("shapes", "a mapping of inputs to shapes"),
@@ -115,6 +118,7 @@ class Compile(unittest.TestCase):
             ("profiling", 1, "profiling expects True or False, not 1"),
             ("allow_host_ops", None, "allow_host_ops expects True or False, not None"),
             ("optimize", True, "optimize expects a level from 0 to 3, not True"),
+            ("optimize", 9, "optimize expects a level from 0 to 3, not 9"),
             ("dims", {"a": (True, 4)}, "expects a size or \\(least, most\\), not \\(True, 4\\)"),
             ("shapes", {"a": (2, 2.5)}, "shapes: 'a' expects sizes, or None for an open one, not \\(2, 2.5\\)"),
         ):

@@ -57,6 +57,8 @@ class States(unittest.TestCase):
             self.assertEqual(len(state), step + 1)
         for input, output in self.entry.states:
             np.testing.assert_allclose(state[input], expected[output], atol=2e-5, rtol=0)
+        with self.assertRaisesRegex(attnc.InvalidArgument, "state expects an attnc.State, as Model.state\\(\\) makes it, not NoneType"):
+            self.model.step(None, **self.feeds(0))
 
     def test_back_and_forth(self):
         state = self.model.state("main")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import numbers
 import os
@@ -20,6 +21,7 @@ from attnc_runtime import (
     FileError,
     Internal,
     InvalidArgument,
+    Model,
     NoSuchFile,
     OutOfMemory,
     Unsupported,
@@ -116,7 +118,7 @@ def flags_of(
     for option, on in (("allow_host_ops", allow_host_ops), ("own_state", own_state), ("profiling", profiling)):
         if not isinstance(on, bool):
             raise InvalidArgument(f"{option} expects True or False, not {on!r}")
-    if optimize is not None and not _is_size(optimize):
+    if optimize is not None and not (_is_size(optimize) and 0 <= optimize <= 3):
         raise InvalidArgument(f"optimize expects a level from 0 to 3, not {optimize!r}")
     flags = [_dim(name, size) for name, size in sorted((dims or {}).items())]
     for name, sizes in sorted((shapes or {}).items()):
@@ -322,5 +324,9 @@ def _checked_flags(options: Mapping[str, Any]) -> List[str]:
         unknown = [name for name in options if name not in (flags_of.__kwdefaults__ or {})]
         if not unknown:
             raise
-        known = ", ".join(sorted(flags_of.__kwdefaults__ or {}))
-        raise InvalidArgument(f"no option '{unknown[0]}'; the options of a compile are {known}") from error
+        known = sorted(flags_of.__kwdefaults__ or {})
+        # What a load hands to the runtime is meant as often.
+        others = [*(Model.__init__.__kwdefaults__ or {}), "memory", "timeout", "on_progress"]
+        near = difflib.get_close_matches(unknown[0], known + others, 1)
+        meant = f", did you mean '{near[0]}'" if near else ""
+        raise InvalidArgument(f"no option '{unknown[0]}'{meant}; the options of a compile are {', '.join(known)}") from error

@@ -210,9 +210,9 @@ class Model:
         device: int = 0,
         verify: str = "always",
     ) -> None:
-        for name, value in (("threads", threads), ("sessions", sessions)):
+        for name, value, most in (("threads", threads, 4096), ("sessions", sessions, 1 << 16)):
             if value is not None:
-                _check_number(name, value, 1, 1 << 16)
+                _check_number(name, value, 1, most)
         if not isinstance(cpus, collections.abc.Iterable):
             raise _errors.InvalidArgument(f"cpus expects numbers of CPUs, not {cpus!r}")
         cpus = tuple(cpus)
@@ -352,6 +352,8 @@ class Model:
 
     def step(self, state: State, *, timeout: Optional[float] = None, **named: Any) -> Any:
         """Runs the entry that ``state`` belongs to with the inputs that it does not keep. Returns what a call does."""
+        if not isinstance(state, State):
+            raise _errors.InvalidArgument(f"state expects an attnc.State, as Model.state() makes it, not {type(state).__name__}")
         chosen = list(self._entries.values())[state._native.entry]
         results = chosen.run(named, state=state, timeout=timeout)
         return next(iter(results.values())) if len(results) == 1 else results
