@@ -48,7 +48,7 @@ RISKS = ("warpgroups_.*(weights|matmul|gemm|large)", "warpgroups", "gemm_bf16", 
 INSTRUCTION_TESTS = {"PtxInstructionTest": "bin/ptx-instructions", "PtxTileTest": "bin/ptx-tiles", "PtxWarpgroupTest": "bin/ptx-warpgroups"}
 BOUNDS = {"f32": 5e-5, "bf16": 2e-2, "f16": 5e-3}
 # Of an output, beyond which some rows are stored; of what else a case may store. Many tiles in one are compared with PyTorch.
-SAMPLED, MAX_BYTES = 8 << 10, 640 << 10
+SAMPLED, MAX_BYTES = 6 << 10, 640 << 10
 TOGETHER = 12  # entries of a library
 
 
