@@ -96,11 +96,13 @@ def searches(folder, tools, only):
 
 
 def sampled(array):
-    """Rows of the last dimension that stand for an output: those at its ends and others, as many as may be stored."""
+    """Rows of the last dimension that stand for an output: those at its ends and others, as many as may be stored, and one
+    that is not finite where there is one: without it none would be expected in the output."""
     rows = array.size // array.shape[-1]
     count = min(rows, max(8, SAMPLED // max(1, array.shape[-1] * array.itemsize)))
     others = np.random.default_rng(rows).choice(rows, count, replace=False)
-    return np.unique(np.concatenate([others, np.arange(rows)[:2], np.arange(rows)[-2:]]))
+    notFinite = np.flatnonzero(~np.isfinite(array.astype(float).reshape(rows, -1)).all(axis=1))[:1]
+    return np.unique(np.concatenate([others, np.arange(rows)[:2], np.arange(rows)[-2:], notFinite]))
 
 
 def shortened(array, bound):
