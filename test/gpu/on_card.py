@@ -35,7 +35,6 @@ TESTS_AT_ONCE = max(1, min(8, (os.cpu_count() or 1) // 2))
 ENDS = {"quick": {"tests": 1.0}, "bench": {"attention": 0.5, "models": 0.93, "kernels": 1.0}, "ncu": {"profiles": 1.0},
         "all": {"tests": 0.3, "attention": 0.65, "models": 0.94, "kernels": 1.0}}
 SECONDS = {"quick": 300, "bench": 540, "ncu": 300, "all": 520}
-SMALL = 1e7  # floating-point operations, of what is timed in a rehearsal
 
 
 def card():
@@ -81,14 +80,9 @@ def run_tests(results, descriptions, end):
             results.left_out(name, "left out for time") if text is None else results.test(name, text)
 
 
-def time_kernels(results, descriptions, end, small):
+def time_kernels(results, descriptions, end):
     """By attn-bench, which counts copies of inputs and outputs, too."""
     for name, description in descriptions.items():
-        if "bench" not in description:
-            continue
-        if small and description["flops"] > SMALL:
-            results.left_out(name, "too large for a rehearsal")
-            continue
         if time.monotonic() > end:
             results.left_out(name, "left out for time")
             continue
@@ -109,7 +103,7 @@ def arguments():
     parser.add_argument("--filter", default="", help="a regular expression: only what has it in its name")
     parser.add_argument("--attnc", type=pathlib.Path, default=HERE / "bin/attnc")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="of PyTorch")
-    parser.add_argument("--small", action="store_true", help="tiny sizes beside PyTorch")
+    parser.add_argument("--small", action="store_true", help="tiny sizes of what is timed or profiled")
     args = parser.parse_args()
     args.seconds = SECONDS[args.mode] if args.seconds is None else args.seconds
     return args
@@ -125,6 +119,7 @@ def main():
     results = Results(args.out, before)
     descriptions = {path.parent.name: json.loads(path.read_text()) for path in sorted(HERE.glob("cases/*/case.json"))
                     if re.search(args.filter, path.parent.name)}
+    timed = {name: each for name, each in descriptions.items() if "bench" in each and each["small"] == args.small}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
         compiler = on_card_beside.begin_compiling(args, pathlib.Path(work), before, ends["models"]) if "models" in ends else None
         if "tests" in ends:
@@ -136,9 +131,9 @@ def main():
         if compiler:
             compiler.pool.shutdown(cancel_futures=True)
     if "kernels" in ends:
-        time_kernels(results, descriptions, ends["kernels"], args.small)
+        time_kernels(results, timed, ends["kernels"])
     if "profiles" in ends:
-        on_card_ncu.profile(results, descriptions, ends["profiles"])
+        on_card_ncu.profile(results, timed, ends["profiles"])
     results["clocks_after"] = card()
     results.save()
     print(f"{len(results.failed())} of {len(results['tests'])} tests failed; see {args.out}")

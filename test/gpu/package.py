@@ -50,23 +50,25 @@ BOUNDS = {"f32": 5e-5, "bf16": 2e-2, "f16": 5e-3}
 # Of an output, beyond which some rows are stored; of what else a case may store. Many tiles in one are compared with PyTorch.
 SAMPLED, MAX_BYTES = 6 << 10, 640 << 10
 TOGETHER = 12  # entries of a library
+SMALL = 1e7  # floating-point operations, of what is timed in a rehearsal alone
 
 
 def bench_models():
-    """Name to nodes, inputs, outputs, opset, number of floating-point operations."""
-    for n in (1024, 4096):
+    """Name, nodes, inputs, outputs, opset, number of floating-point operations; of each kind a small one, for a rehearsal."""
+    for n in (128, 1024, 4096):
         a = np.zeros((n, n), np.float32)
         yield f"gemm_{n}", [onnx.helper.make_node("MatMul", ["a", "b"], ["y"])], {"a": a, "b": a}, {"y": a}, 18, 2 * n**3
-    for tokens, width in ((1024, 64), (4096, 64), (2048, 128)):
-        q = np.zeros((1, 2048 // width, tokens, width), np.float32)
+    for tokens, width, heads in ((64, 128, 2), (1024, 64, 32), (4096, 64, 32), (2048, 128, 16)):
+        q = np.zeros((1, heads, tokens, width), np.float32)
         for causal in (0, 1):
             nodes = [onnx.helper.make_node("Attention", ["q", "k", "v"], ["y"], is_causal=causal)]
-            flops = 4 * 2048 * tokens**2 // (1 + causal)
+            flops = 4 * heads * width * tokens**2 // (1 + causal)
             yield (f"attention_{tokens}_d{width}" + "_causal" * causal, nodes, {"q": q, "k": q, "v": q}, {"y": q}, 23, flops)
-    x, w, c = np.zeros((1, 4096), np.float32), np.zeros((4096, 4096), np.float32), np.zeros(4096, np.float32)
-    yield "gemv_4096", [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": x, "w": w}, {"y": x}, 18, 2 * 4096**2
-    nodes = [onnx.helper.make_node("LayerNormalization", ["x", "s", "b"], ["y"])]
-    yield "layer_norm_4096", nodes, {"x": w, "s": c, "b": c}, {"y": w}, 18, 8 * 4096**2
+    for n in (256, 4096):
+        x, w, c = np.zeros((1, n), np.float32), np.zeros((n, n), np.float32), np.zeros(n, np.float32)
+        yield f"gemv_{n}", [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": x, "w": w}, {"y": x}, 18, 2 * n**2
+        nodes = [onnx.helper.make_node("LayerNormalization", ["x", "s", "b"], ["y"])]
+        yield f"layer_norm_{n}", nodes, {"x": w, "s": c, "b": c}, {"y": w}, 18, 8 * n**2
 
 
 def loops():
@@ -307,7 +309,7 @@ def main():
         if re.search(args.filter, f"bench_{name}") and calls & {"bench", "ncu"}:
             onnx.save(kernel_cases.model(nodes, inputs, outputs, opset=opset), model)
             for precision in ("f32", "bf16"):
-                package.add(f"bench_{name}_{precision}", model, {"bench": [], "flops": flops, "rtol": 0, "atol": 0},
+                package.add(f"bench_{name}_{precision}", model, {"bench": [], "flops": flops, "small": flops < SMALL, "rtol": 0, "atol": 0},
                             precision=precision)
     model.unlink(missing_ok=True)
     beside = card_graphs.write(args.out / "card", args.filter) if "bench" in calls else []

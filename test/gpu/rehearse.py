@@ -4,8 +4,8 @@ sizes, on the stand-in for libcuda, with no compiler on the path.
 
     rehearse.py [--packages=build] [--call=quick ...] [--filter=PATTERN]     of gpu-tests-CALL.tar.xz
 
-Wrong is: a package larger than 40 MiB, a call that takes longer than it may, a test that fails. ncu is a stand-in, too, and
-looks at the library alone.
+Wrong is: a package larger than 40 MiB, a call that takes longer than it may or does nothing, a test that fails. What stands
+in for ncu runs the program that it is given.
 """
 import argparse
 import json
@@ -23,7 +23,7 @@ SECONDS = {"quick": 300, "bench": 540, "ncu": 300}
 GRACE = 30  # seconds behind the end, in which a call finishes what it has begun
 NCU = """#!/bin/sh
 while [ "${1##*/}" != attn-run ]; do shift; done
-exec "$1" --info "$2"
+exec "$@"
 """
 
 
@@ -38,8 +38,12 @@ def make_call(call, run, work, only):
     except subprocess.TimeoutExpired:
         return f"longer than {SECONDS[call]} s"
     found = json.loads((results / "results.json").read_text())
-    print(f"--{call}: {time.monotonic() - begun:.0f} s, {len(found['tests'])} tests, {len(found['left_out'])} left out", flush=True)
-    return f"exit status {done.returncode}" if done.returncode else ""
+    slow = [name for name, each in found["times"].items() if each["status"]]
+    print(f"--{call}: {time.monotonic() - begun:.0f} s, {len(found['tests'])} tests, {len(found['times'])} timed, "
+          f"{len(found['left_out'])} left out", flush=True)
+    if done.returncode or slow:
+        return f"exit status {done.returncode}" + "".join(f", attn-bench fails on {name}" for name in slow)
+    return "" if found["tests"] or found["times"] else "nothing was done"
 
 
 def main():

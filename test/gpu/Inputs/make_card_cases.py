@@ -18,7 +18,7 @@ for name, y in (("right", x + x), ("wrong", wrong), ("bench_gemv_small", None)):
     case = package / "cases" / name
     case.mkdir(parents=True)
     subprocess.run(["attnc", package / "m.onnx", "--target=cuda", "--gpu-arch=sm_80", "-o", case / "model.so"], check=True)
-    description = {"inputs": {}, "outputs": {}, "bench": [], "flops": 6}
+    description = {"inputs": {}, "outputs": {}, "bench": [], "flops": 6, "small": False}
     if y is not None:
         np.save(case / "x.npy", x)
         np.save(case / "y.npy", y)
