@@ -1,9 +1,10 @@
-// MLIR and LLVM headers that most files of dialects, frontends, passes, compiler
-// and tools include. Each file still includes what it uses: one CI build runs
-// without this header (-DATTNC_PCH=OFF).
+// MLIR's and LLVM's headers, and those of our ops, that most files of dialects,
+// frontends, passes, compiler and tools include. Each file still includes what it
+// uses: one CI build runs without this header (-DATTNC_PCH=OFF).
 #ifndef DIALECTS_ATTN_PRECOMPILED_H
 #define DIALECTS_ATTN_PRECOMPILED_H
 
+#include "dialects/attn/AttnOps.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
