@@ -1,4 +1,5 @@
 #include "compiler/package/ByteWeight.h"
+#include "passes/kernels/spec/StepOrder.h"
 
 #include "llvm/Support/MathExtras.h"
 #include <cstring>
@@ -142,9 +143,11 @@ template <typename Number> void orderSteps(const char *source, const ByteMatrix 
     StepSorter sorter(matrix.group / 2 * columns);
     for (int64_t step = 0; step < matrix.k / matrix.group; ++step) {
       for (int64_t pair = 0; pair < matrix.group / 2; ++pair) {
-        const char *byte = source + (step * matrix.group + 2 * pair) * rowStride + first * columnStride;
-        for (int64_t column = 0; column < columns; ++column, byte += columnStride)
+        const char *rows = source + (step * matrix.group + 2 * pair) * rowStride + first * columnStride;
+        for (int64_t column = 0; column < columns; ++column) {
+          const char *byte = rows + column * columnStride;
           sorter.take(pair * columns + column, matrix.stored(byte[0]), matrix.stored(byte[rowStride]));
+        }
       }
       sorter.endStep(step);
     }
@@ -186,7 +189,7 @@ FailureOr<SmallVector<int64_t>> byteShape(GlobalOp global, RankedTensorType sour
     if (group % 2 || !(element.isInteger(32) || (element.isInteger(16) && whole <= INT16_MAX)))
       return error("expects an even group and an order in i32, or i16 where that counts " + Twine(whole) +
                    " steps, got " + Twine(group));
-    return SmallVector<int64_t>{count, whole + 2};
+    return SmallVector<int64_t>{count, StepOrder::kCounts + whole};
   }
   if (!element.isInteger(32))
     return error("expects column sums in i32");
