@@ -1,5 +1,6 @@
 #include "passes/Passes.h"
 #include "passes/kernels/shared/Angle.h"
+#include "passes/kernels/shared/FloatFunctions.h"
 #include "passes/lowering/buffers/RewriteChosen.h"
 
 #include "mlir/Conversion/MathToLibm/MathToLibm.h"
@@ -14,6 +15,7 @@
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Transforms/DialectConversion.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
 
 namespace attn {
@@ -94,39 +96,54 @@ struct ErfToPolynomial : OpRewritePattern<math::ErfOp> {
   }
 };
 
-/// sin, cos and tan of f32 and narrower types. Not a pattern: builders fold, which the driver of patterns must hear of.
-void expandAngle(Operation *op) {
-  OpBuilder b(op);
-  Location loc = op->getLoc();
-  Type type = op->getResult(0).getType(), wide = b.getF32Type();
-  Value x = op->getOperand(0);
-  if (auto vector = dyn_cast<VectorType>(type)) {
-    wide = vector.clone(b.getF32Type());
-    if (vector.getRank() != 1) {
-      wide = VectorType::get(vector.getNumElements(), b.getF32Type());
-      x = vector::ShapeCastOp::create(b, loc, VectorType::get(vector.getNumElements(), vector.getElementType()), x);
-    }
+/// What our polynomials make of `op` with the operand `x`, f32 or a vector of it with one dimension; null for other
+/// ops.
+Value expandFunction(OpBuilder &b, Operation *op, Value x) {
+  using attn::AngleFunction, attn::FloatFunction;
+  auto angle = [&](AngleFunction which) { return attn::emitAngleFunction(b, op->getLoc(), which, x); };
+  auto function = [&](FloatFunction which) { return attn::emitFloatFunction(b, op->getLoc(), which, x); };
+  return llvm::TypeSwitch<Operation *, Value>(op)
+      .Case([&](math::SinOp) { return angle(AngleFunction::Sine); })
+      .Case([&](math::CosOp) { return angle(AngleFunction::Cosine); })
+      .Case([&](math::ExpOp) { return function(FloatFunction::Exponential); })
+      .Case([&](math::LogOp) { return function(FloatFunction::Logarithm); })
+      .Case([&](math::AsinOp) { return function(FloatFunction::Arcsine); })
+      .Case([&](math::AtanOp) { return function(FloatFunction::Arctangent); })
+      .Default([](Operation *) { return Value(); });
+}
+
+/// Functions of f32 for which ours are better than MLIR's. Not patterns: builders fold, which the driver of patterns
+/// must hear of.
+void expandFunctions(ModuleOp module) {
+  SmallVector<Operation *> ops;
+  module.walk([&](Operation *op) {
+    if (isa<math::SinOp, math::CosOp, math::ExpOp, math::LogOp, math::AsinOp, math::AtanOp>(op) &&
+        getElementTypeOrSelf(op->getResult(0)).isF32())
+      ops.push_back(op);
+  });
+  for (Operation *op : ops) {
+    OpBuilder b(op);
+    Location loc = op->getLoc();
+    Type type = op->getResult(0).getType();
+    auto vector = dyn_cast<VectorType>(type);
+    bool isFlat = !vector || vector.getRank() == 1;
+    Value x = op->getOperand(0);
+    if (!isFlat)
+      x = vector::ShapeCastOp::create(b, loc, VectorType::get(vector.getNumElements(), b.getF32Type()), x);
+    Value result = expandFunction(b, op, x);
+    if (!isFlat)
+      result = vector::ShapeCastOp::create(b, loc, type, result);
+    op->getResult(0).replaceAllUsesWith(result);
+    op->erase();
   }
-  Type narrow = x.getType();
-  if (narrow != wide)
-    x = arith::ExtFOp::create(b, loc, wide, x);
-  auto function = [&](attn::AngleFunction which) { return attn::emitAngleFunction(b, loc, which, x); };
-  Value result = isa<math::CosOp>(op) ? function(attn::AngleFunction::Cosine) : function(attn::AngleFunction::Sine);
-  if (isa<math::TanOp>(op))
-    result = arith::DivFOp::create(b, loc, result, function(attn::AngleFunction::Cosine));
-  if (narrow != wide)
-    result = arith::TruncFOp::create(b, loc, narrow, result);
-  if (narrow != type)
-    result = vector::ShapeCastOp::create(b, loc, type, result);
-  op->getResult(0).replaceAllUsesWith(result);
-  op->erase();
 }
 
 /// What neither a polynomial nor the LLVM dialect knows: f64 mostly.
 void callMathLibrary(ModuleOp module, bool &failed) {
   ConversionTarget target(*module.getContext());
   target.markUnknownOpDynamicallyLegal([](Operation *) { return true; });
-  target.addIllegalOp<math::ErfOp, math::ErfcOp, math::CbrtOp, math::AsinhOp, math::AcoshOp, math::AtanhOp>();
+  target.addIllegalOp<math::ErfOp, math::ErfcOp, math::CbrtOp, math::AsinhOp, math::AcoshOp, math::AtanhOp,
+                      math::ExpM1Op, math::Log1pOp>();
   RewritePatternSet patterns(module.getContext());
   populateMathToLibmConversionPatterns(patterns);
   failed = mlir::failed(applyPartialConversion(module, target, std::move(patterns)));
@@ -139,7 +156,8 @@ struct ApproximateMathPass : attn::impl::ApproximateMathPassBase<ApproximateMath
     populateMathF32ExpansionPatterns(set, [](StringRef) { return true; });
     populateMathPolynomialApproximationPatterns(set, [](StringRef name) {
       // The hardware has a square root; the approximation is only for AVX2's rsqrtps.
-      return name != "math.rsqrt" && name != "math.erf";
+      return !llvm::is_contained<StringRef>(
+          {"math.rsqrt", "math.erf", "math.sin", "math.cos", "math.exp", "math.log", "math.asin", "math.atan"}, name);
     });
     set.add<ErfToPolynomial>(context);
     math::populateExpansionPatterns(set, {"sinh", "cosh", "tan", "asinh", "acosh", "atanh", "exp2", "rsqrt", "clampf"});
@@ -148,15 +166,9 @@ struct ApproximateMathPass : attn::impl::ApproximateMathPassBase<ApproximateMath
   }
 
   void runOnOperation() override {
-    SmallVector<Operation *> angles;
-    getOperation()->walk([&](Operation *op) {
-      if (isa<math::SinOp, math::CosOp, math::TanOp>(op) && !getElementTypeOrSelf(op->getResult(0)).isF64())
-        angles.push_back(op);
-    });
-    for (Operation *op : angles)
-      expandAngle(op);
     if (failed(attn::rewriteChosen(getOperation(), patterns, isMath)))
       return signalPassFailure();
+    expandFunctions(getOperation()); // after the patterns, which make exponentials and logarithms
     bool isLeft = getOperation()
                       ->walk([](Operation *op) { return isMath(op) ? WalkResult::interrupt() : WalkResult::advance(); })
                       .wasInterrupted();

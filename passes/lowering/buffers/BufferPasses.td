@@ -195,11 +195,12 @@ def MarkRegionsPass : Pass<"attn-mark-regions", "mlir::ModuleOp"> {
 def ApproximateMathPass : Pass<"attn-approximate-math", "mlir::ModuleOp"> {
   let summary = "math functions as polynomials, on scalars and vectors";
   let description = [{
-    f32 by MLIR's polynomials (largest relative errors: exp 8e-8, log 8e-8, tanh 3e-7) and,
-    for erf, by one of ours without a division (2.7e-7, with `afn` a shorter one, 3.6e-6;
-    a quotient by a constant becomes a product before it), and sin and cos, which reduce
-    their angle in f64 and leave those from 2^20 on to libm (2 units in the last place); f16 and bf16 through f32; functions without a polynomial as
-    expressions of others; what is left goes to libm.
+    f32 by polynomials: exp, log, asin and atan within 2 units in the last place, denormal
+    numbers included, and so are sin and cos, which reduce their angle in f64 and leave those from
+    2^20 on to libm; erf by one without a division (2.7e-7, with `afn` a shorter one, 3.6e-6; a
+    quotient by a constant becomes a product before it); others by MLIR's (tanh 3e-7). f16 and
+    bf16 through f32; functions without a polynomial as expressions of others; what is left goes
+    to libm.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",

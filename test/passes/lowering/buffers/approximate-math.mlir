@@ -4,7 +4,7 @@
 // CHECK-LABEL: func.func @polynomial
 // CHECK-NOT: math.exp
 // CHECK-NOT: call
-// CHECK: math.fma {{.*}} : vector<16xf32>
+// CHECK: vector.fma {{.*}} : vector<16xf32>
 // CHECK-LABEL: func.func @hardware
 // CHECK: math.sqrt
 // CHECK: arith.divf
@@ -32,17 +32,30 @@
 // CHECK: else
 // CHECK: llvm.intr.sin
 // CHECK-LABEL: func.func @half_angles
-// CHECK: vector.shape_cast %{{.*}} : vector<2x8xf16> to vector<16xf16>
 // CHECK: arith.extf
+// CHECK: vector.shape_cast %{{.*}} : vector<2x8xf32> to vector<16xf32>
 // CHECK: llvm.intr.cos
+// CHECK: vector.shape_cast %{{.*}} : vector<16xf32> to vector<2x8xf32>
 // CHECK: arith.truncf
-// CHECK: vector.shape_cast %{{.*}} : vector<16xf16> to vector<2x8xf16>
 // CHECK-LABEL: func.func @tangent
 // CHECK: llvm.intr.sin
 // CHECK: llvm.intr.cos
 // CHECK: arith.divf
 // CHECK-LABEL: func.func @angle_in_f64
 // CHECK-NEXT: math.sin
+// The square of a root neither overflows nor vanishes before the result does.
+// CHECK-LABEL: func.func @exponential
+// CHECK-NOT: math.exp
+// CHECK: %[[FACTOR:.*]] = arith.bitcast %{{.*}} : i32 to f32
+// CHECK: %[[ROOT:.*]] = arith.mulf %{{.*}}, %[[FACTOR]]
+// CHECK: arith.mulf %[[ROOT]], %[[ROOT]]
+// A denormal number is multiplied by 2^25 before its exponent is taken.
+// CHECK-LABEL: func.func @logarithm
+// CHECK: arith.constant 0x4C000000 : f32
+// CHECK: arith.bitcast %{{.*}} : f32 to i32
+// CHECK-LABEL: func.func @near_zero
+// CHECK: call @expm1
+// CHECK: call @log1p
 func.func @polynomial(%x: vector<16xf32>) -> vector<16xf32> {
   %y = math.exp %x : vector<16xf32>
   return %y : vector<16xf32>
@@ -88,4 +101,17 @@ func.func @tangent(%x: f32) -> f32 {
 func.func @angle_in_f64(%x: f64) -> f64 {
   %y = math.sin %x : f64
   return %y : f64
+}
+func.func @exponential(%x: f32) -> f32 {
+  %y = math.exp %x : f32
+  return %y : f32
+}
+func.func @logarithm(%x: f32) -> f32 {
+  %y = math.log %x : f32
+  return %y : f32
+}
+func.func @near_zero(%x: f64) -> (f64, f64) {
+  %y = math.expm1 %x : f64
+  %z = math.log1p %x : f64
+  return %y, %z : f64, f64
 }
