@@ -7,7 +7,6 @@
 #include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
@@ -32,10 +31,6 @@ void buildLaunchPipeline(OpPassManager &pm, bool allowHostOps) {
 /// A module with that gpu.module alone to the LLVM and NVVM dialects.
 void buildDevicePipeline(OpPassManager &pm) {
   pm.addPass(createExpandDoublesPass());
-  // NVPTX knows no pow; exp and log of its parts are polynomials then.
-  math::MathExpandOpsPassOptions expanded;
-  expanded.opMnemonics = {"powf"};
-  pm.addPass(math::createMathExpandOpsPass(expanded));
   pm.addPass(createApproximateMathPass());
   OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
   kernels.addPass(createCanonicalizerPass());

@@ -16,46 +16,46 @@ using namespace attn;
 
 namespace {
 /// The tangent is a quotient.
-Num angleInDouble(Code &k, Operation *op, const Num &angle) {
-  auto function = [&](StringRef name) { return findDoubleFunction(name)(k, angle); };
+Num functionInDouble(Code &k, Operation *op, ArrayRef<Num> operands) {
+  auto function = [&](StringRef name) { return findDoubleFunction(name)(k, operands); };
   return isa<math::TanOp>(op) ? function("math.sin") / function("math.cos") : function(op->getName().getStringRef());
 }
 
-/// A function of an angle in any type, lane by lane: of narrower types, too, what is behind the point of a large angle
-/// needs f64.
-void expandAngle(Operation *op) {
+/// A function of an angle, or a power, in any type, lane by lane. Of narrower types, too, f64 is needed for what is
+/// behind the point of a large angle, and for the digits of a logarithm that a large exponent leaves.
+void expandInDouble(Operation *op) {
   OpBuilder b(op);
   Code k(b, op->getLoc());
-  Value operand = op->getOperand(0);
-  auto of = [&](Value x) {
-    Num angle = k.asNum(x);
-    return convert(angleInDouble(k, op, convert(angle, b.getF64Type())), angle.element());
+  auto of = [&](ArrayRef<Value> operands) {
+    SmallVector<Num> wide = llvm::map_to_vector(operands, [&](Value x) { return convert(k.asNum(x), b.getF64Type()); });
+    return convert(functionInDouble(k, op, wide), operands[0].getType());
   };
-  Value result = operand;
-  if (auto vector = dyn_cast<VectorType>(operand.getType()))
+  Value result = op->getOperand(0);
+  if (auto vector = dyn_cast<VectorType>(result.getType()))
     for (int64_t lane = 0; lane < vector.getNumElements(); ++lane) {
       SmallVector<int64_t> place = delinearize(lane, computeStrides(vector.getShape()));
-      Value x = vector::ExtractOp::create(b, k.loc, operand, place);
-      result = vector::InsertOp::create(b, k.loc, of(x), result, place);
+      SmallVector<Value> lanes = llvm::map_to_vector(
+          op->getOperands(), [&](Value x) -> Value { return vector::ExtractOp::create(b, k.loc, x, place); });
+      result = vector::InsertOp::create(b, k.loc, of(lanes), result, place);
     }
   else
-    result = of(operand);
+    result = of(llvm::to_vector(op->getOperands()));
   op->getResult(0).replaceAllUsesWith(result);
   op->erase();
 }
 
 struct ExpandDoublesPass : attn::impl::ExpandDoublesPassBase<ExpandDoublesPass> {
   void runOnOperation() override {
-    SmallVector<Operation *> ops, angles;
+    SmallVector<Operation *> ops, ofAnyType;
     getOperation().walk([&](Operation *op) {
-      if (isa<math::SinOp, math::CosOp, math::TanOp>(op))
-        angles.push_back(op);
+      if (isa<math::SinOp, math::CosOp, math::TanOp, math::PowFOp>(op))
+        ofAnyType.push_back(op);
       else if (op->getNumResults() == 1 && op->getResult(0).getType().isF64() &&
                findDoubleFunction(op->getName().getStringRef()))
         ops.push_back(op);
     });
-    for (Operation *op : angles)
-      expandAngle(op);
+    for (Operation *op : ofAnyType)
+      expandInDouble(op);
     for (Operation *op : ops) {
       OpBuilder b(op);
       Code k(b, op->getLoc());

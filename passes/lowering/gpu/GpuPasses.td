@@ -218,8 +218,9 @@ def ExpandDoublesPass : Pass<"attn-expand-doubles", "mlir::ModuleOp"> {
   let description = [{
     A GPU has no instructions for exponentials, logarithms, angles, erf and powers of
     f64, and what a CUDA toolkit has in their place is not here. Within three units in the
-    last place, for arguments of any size; scalars alone. Sine, cosine and tangent of narrower
-    types, and of vectors, are computed in f64, too: their angle is reduced there.
+    last place, for arguments of any size; scalars alone. Sine, cosine, tangent and powers of narrower
+    types, and of vectors, are computed in f64, too: angles are reduced there, and a power is as exact as its
+    logarithm is.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
                            "::mlir::vector::VectorDialect"];

@@ -49,6 +49,16 @@ func.func @narrow_angles(%x: vector<2xf32>) -> vector<2xf32> {
   return %y : vector<2xf32>
 }
 
+// A power of f32 as exp and log would be off by many units, and no number for negative bases.
+// CHECK-LABEL: func.func @narrow_power
+// CHECK-COUNT-2: arith.extf %{{.*}} : f32 to f64
+// CHECK: math.roundeven %{{.*}} : f64
+// CHECK: arith.truncf %{{.*}} : f64 to f32
+func.func @narrow_power(%x: f32, %y: f32) -> f32 {
+  %z = math.powf %x, %y : f32
+  return %z : f32
+}
+
 // Other functions of f32 have code of their own, instructions stay, and so does what nothing is known of.
 // CHECK-LABEL: func.func @stays
 // CHECK: math.exp %{{.*}} : f32
