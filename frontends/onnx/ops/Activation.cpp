@@ -42,15 +42,16 @@ Num sign(const Num &x) {
   return x.isFloating() ? result : select(x == zero, zero, result);
 }
 
-// The textbook forms cancel near 0; these keep every digit there.
+// The textbook forms cancel near 0, and overflow where the result does not; these do neither. Of a large number,
+// x - 1 is exact.
 Num sinh(const Num &x) {
   Num a = abs(x), t = expm1(a);
-  return copySign(select(a > 20.0, 0.5 * t, 0.5 * (t + t / (t + 1.0))), x);
+  return copySign(select(a > 20.0, M_E / 2 * exp(a - 1.0), 0.5 * (t + t / (t + 1.0))), x);
 }
 
 Num cosh(const Num &x) {
-  Num e = exp(abs(x));
-  return 0.5 * e + 0.5 / e;
+  Num half = M_E / 2 * exp(abs(x) - 1.0);
+  return half + 0.25 / half;
 }
 
 Num asinh(const Num &x) {
@@ -61,7 +62,8 @@ Num asinh(const Num &x) {
 
 Num acosh(const Num &x) {
   Num t = x - 1.0;
-  return select(x > 1e10, log(x) + M_LN2, log1p(t + sqrt(t * (t + 2.0))));
+  // Two roots: that of their product is a number below -1, too.
+  return select(x > 1e10, log(x) + M_LN2, log1p(t + sqrt(t) * sqrt(t + 2.0)));
 }
 
 Num atanh(const Num &x) {
