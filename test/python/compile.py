@@ -100,15 +100,15 @@ class Compile(unittest.TestCase):
                    out, wieghts="int8")
         self.check("no option 'thread', did you mean 'threads'; the", attnc.InvalidArgument, models.BERT, out, thread=2)
         self.check("no option 'qqq'; the options of a compile are", attnc.InvalidArgument, models.BERT, out, qqq=2)
-        self.check("--weights expects f32, bf16, int8", attnc.InvalidArgument, models.BERT, out, weights="int3")
+        self.check("^weights expects f32, bf16, int8", attnc.InvalidArgument, models.BERT, out, weights="int3")
         self.check("dims: 'seq' expects a size or \\(least, most\\), not '5'", attnc.InvalidArgument, models.BERT, out, dims={"seq": "5"})
         for option, message in (("dims", "a mapping of names to sizes"), ("shapes", "a mapping of inputs to shapes"),
                                 ("states", "a mapping of inputs to outputs"), ("search", "attnc.Greedy, Beam or Sample")):
             self.check(f"{option} expects {message}, not str", attnc.InvalidArgument, models.BERT, out, **{option: "n"})
         self.check("no dimension 'sq'", attnc.InvalidArgument, models.BERT, out, dims={"sq": 5})
-        self.check("no input 'z', which --absent names; inputs are 'a', 'b'", attnc.InvalidArgument, models.scaled(), out,
+        self.check("no input 'z', which absent names; inputs are 'a', 'b'", attnc.InvalidArgument, models.scaled(), out,
                    absent=["z"])  # fmt: skip
-        self.check("input 'a', which --absent names, is not optional", attnc.InvalidArgument, models.scaled(), out, absent="a")
+        self.check("input 'a', which absent names, is not optional", attnc.InvalidArgument, models.scaled(), out, absent="a")
         self.check("absent expects a text or a list of texts", attnc.InvalidArgument, models.scaled(), out, absent=[1])
         for option, wrong, message in (
             ("absent", False, "absent expects a text or a list of texts, not bool"),
@@ -132,11 +132,11 @@ class Compile(unittest.TestCase):
         for wrong in (4, "4"):
             self.check("shapes: 'a' expects a shape, or", attnc.InvalidArgument, models.scaled(), out, shapes={"a": wrong})
         onnx.save(models.scaled(), self.folder / "m.onnx")
-        self.check("none of the models has the input 'z', to which --shape gives 2x4; inputs are 'a', 'b'",
+        self.check("none of the models has the input 'z', to which shapes gives 2x4; inputs are 'a', 'b'",
                    attnc.InvalidArgument, dict.fromkeys("mn", self.folder / "m.onnx"), out, shapes={"z": (2, 4)})
         self.check("cannot write", attnc.FileError, models.BERT, self.folder / "no" / "such" / "model.so")
         self.check("fused", attnc.Unsupported, models.BERT, out, require_fused=3)
-        self.check("--timeout", TimeoutError, models.BERT, out, timeout=0.01)
+        self.check("the limit set by timeout", TimeoutError, models.BERT, out, timeout=0.01)
         self.check("memory", MemoryError, models.BERT, out, memory="300M")
         damaged = self.folder / "damaged.onnx"
         damaged.write_bytes(models.BERT.read_bytes()[:5000])
@@ -156,6 +156,26 @@ class Compile(unittest.TestCase):
             attnc.load(out)
         with self.assertRaisesRegex(attnc.InvalidArgument, "threads expects a number from 1"):
             attnc.load(models.BERT, threads=0)
+
+    def test_options_by_their_names_in_python(self):
+        for options, message in (
+            ({"fp32_math": "x"}, "^fp32_math expects f32, bf16x3 or bf16x6, not 'x'\n  help\\(attnc.compile\\) lists"),
+            ({"require_fused": "x"}, "^'require_fused' expects a whole number"),
+            ({"memory": "x"}, "^'memory' expects a size as 512M or 4G"),
+            ({"cache": "int8"}, "^cache='int8' is about caches that a library keeps: give own_state or search"),
+            ({"expose_attention_as": "weights"}, "^expose_attention_as belongs to expose_attention"),
+            ({"max_loop_iterations": -1}, "^'max_loop_iterations' expects a whole number"),
+        ):
+            self.check(message, attnc.InvalidArgument, models.scaled(), self.folder / "model.so", **options)
+        self.check("name them with states={'INPUT': 'OUTPUT'}", attnc.InvalidArgument, models.scaled(), self.folder / "m.so",
+                   own_state=True)  # fmt: skip
+        self.check("dims={'batch': 0} makes tensors empty", attnc.InvalidArgument, models.BERT, self.folder / "m.so", dims={"batch": 0})
+
+    def test_a_limit_on_loops(self):
+        model = attnc.load(models.loop(), max_loop_iterations=3, cache=False)
+        self.assertEqual(model(np.int64(3)), 3)
+        with self.assertRaisesRegex(attnc.Error, "3"):
+            model(np.int64(4))
 
     def test_interrupt(self):
         # Only this process gets the signal, as from `kill -INT`; it must take the compiler along.

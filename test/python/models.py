@@ -68,6 +68,23 @@ def endless():
     return model(nodes, [info("count", [], INT64), info("x", [64, 64])], [info("y", [64, 64])], [("w", weight)])
 
 
+def loop():
+    """y = as many turns as `count` says."""
+    body = helper.make_graph(
+        [helper.make_node("Add", ["n_in", "one"], ["n_out"]), helper.make_node("Identity", ["go_in"], ["go_out"])], "body",
+        [info("i", [], INT64), info("go_in", [], TensorProto.BOOL), info("n_in", [], INT64)],
+        [info("go_out", [], TensorProto.BOOL), info("n_out", [], INT64)])
+    nodes = [helper.make_node("Loop", ["count", "", "zero"], ["y"], body=body)]
+    return model(nodes, [info("count", [], INT64)], [info("y", [], INT64)],
+                 [("zero", np.array(0, np.int64)), ("one", np.array(1, np.int64))])
+
+
+def growing():
+    """d = c, turned, and x behind it: a state that no run can append to."""
+    nodes = [helper.make_node("Neg", ["c"], ["turned"]), helper.make_node("Concat", ["turned", "x"], ["d"], axis=0)]
+    return model(nodes, [info("c", ["n", 4]), info("x", [1, 4])], [info("d", ["m", 4])])
+
+
 def unsupported():
     nodes = [helper.make_node("NoSuchOperator", ["x"], ["t"], name="first"),
              helper.make_node("NorThisOne", ["t"], ["y"], name="second")]

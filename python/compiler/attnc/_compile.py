@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import json
 import numbers
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -28,7 +30,7 @@ from attnc_runtime import (
 )
 
 from ._binary import program
-from ._search import Search
+from ._search import Beam, Sample, Search
 from ._source import Path, Source, open_source
 
 Progress = Union[Callable[[str, float], None], bool, None]
@@ -103,6 +105,7 @@ def flags_of(
     search: Optional[Search] = None,
     profiling: bool = False,
     require_fused: Optional[int] = None,
+    max_loop_iterations: Optional[int] = None,
     expose_attention: Union[bool, str, Sequence[str], None] = None,
     expose_attention_as: Union[str, Sequence[str], None] = None,
 ) -> List[str]:
@@ -134,6 +137,7 @@ def flags_of(
         ("masks", masks),
         ("cache", cache),
         ("require-fused", require_fused),
+        ("max-loop-iterations", max_loop_iterations),
     ):
         if value is not None:
             flags.append(f"--{flag}={value}")
@@ -149,6 +153,32 @@ def flags_of(
     flags += [flag for flag, on in (("--allow-host-ops", allow_host_ops), ("--own-state", own_state),
                                     ("--mark-regions", profiling)) if on]  # fmt: skip
     return flags + (search.flags() if search else [])
+
+
+# Flags of attnc with another name than the option of which they are made.
+_OPTIONS = {"dim": "dims", "shape": "shapes", "state": "states", "mcpu": "cpu", "mark-regions": "profiling",
+            "max-memory": "memory", "generate": "search", "sample-seed": "seed"}  # fmt: skip
+
+
+def _in_python(text: str) -> str:
+    """What the compiler says, with options as Python has them; others stay flags."""
+    fields = {each.name for kind in (Beam, Sample) for each in dataclasses.fields(kind)}
+    known = {*(flags_of.__kwdefaults__ or {}), "timeout", "memory", *fields}
+
+    def option(match: "re.Match[str]") -> str:
+        flag, value = match["flag"], match["value"]
+        name = _OPTIONS.get(flag, flag.replace("-", "_"))
+        if name not in known:
+            return match[0]
+        if value is None:
+            return name
+        key, colon, rest = value.partition(":")
+        if flag not in ("dim", "shape", "state") or not colon:
+            return f"{name}='{value}'"
+        return f"{name}={{'{key}': {repr(rest) if flag == 'state' else rest}}}"
+
+    text = text.replace("'attnc --help' lists the options", "help(attnc.compile) lists the options")
+    return re.sub(r"--(?P<flag>[a-z][a-z0-9-]*)(?:=(?P<value>[\w:.-]*\w))?", option, text)
 
 
 def _error_of(status: int, message: str) -> Type[Error]:
@@ -171,7 +201,8 @@ def _raise(status: int, output: str, errors: str) -> None:
         how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
         raise Internal(f"the compiler {how}: {text[-2000:]}") from None
     message = str(told.get("message", ""))
-    raise _error_of(status, message)(message, told.get("more", ()), told.get("notes", ()))
+    more, notes = ([_in_python(text) for text in told.get(key, ())] for key in ("more", "notes"))
+    raise _error_of(status, message)(_in_python(message), more, notes)
 
 
 class _Shown:
@@ -299,6 +330,7 @@ def compile(
     search       Greedy, Beam or Sample: an entry ``generate`` that searches around a step
     profiling    the library can be asked where its time goes (Model.profile)
     require_fused  fail unless so many attentions are fused
+    max_loop_iterations  a loop of the model that runs more often ends the run with an error (default 16777216)
     expose_attention  "all" (or True), or names of nodes, "ENTRY:NODE" of an entry: attention weights become outputs
                  (Model.attention); expose_attention_as: one or a list of "weights" (default), "head-mean", "argmax",
                  "entropy", "top-k:K"
