@@ -56,6 +56,9 @@ class Attention(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "page.html"
             maps.save(path)
+            for kind in (attnc.NoSuchFile, FileNotFoundError):
+                with self.assertRaisesRegex(kind, "cannot write '.*nowhere/page.html': No such file"):
+                    maps.save(pathlib.Path(folder) / "nowhere" / "page.html")
             page = path.read_text()
         text, = re.findall(r'id="data">(.*?)</script>', page, re.S)
         layers = json.loads(text)["layers"]

@@ -217,8 +217,7 @@ class Caches(unittest.TestCase):
 
     def test_command(self):
         def attnc_cache(*arguments):
-            program = "import sys; from attnc._console import attnc; sys.exit(attnc())"
-            return subprocess.run([sys.executable, "-c", program, "cache", *arguments], capture_output=True, text=True)
+            return subprocess.run([sys.executable, "-m", "attnc", "cache", *arguments], capture_output=True, text=True)
 
         self.assertRegex(attnc_cache().stdout, f"^0 in {self.kept}")
         self.load(dims={"n": 1})

@@ -224,7 +224,7 @@ class AttentionMaps(Mapping[str, Any]):
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes the page into a file."""
-        pathlib.Path(path).write_text(self.page(), encoding="utf-8")
+        _page.save(self.page(), path)
 
     def _repr_html_(self) -> str:
         return _page.frame("Attention maps", self.page())

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import pathlib
-from typing import Any, Mapping
+from typing import Any, Mapping, Union
+
+from . import _errors
 
 
 def fill(template: str, place: str, data: Mapping[str, Any]) -> str:
@@ -18,3 +21,12 @@ def frame(title: str, page: str) -> str:
     """The page inside of another one, a notebook."""
     style = "width:100%;height:48rem;border:0"
     return f'<iframe style="{style}" title="{title}" srcdoc="{html.escape(page, quote=True)}"></iframe>'
+
+
+def save(page: str, path: Union[str, "os.PathLike[str]"]) -> None:
+    """Writes a page. FileError, or NoSuchFile where the folder is not there."""
+    try:
+        pathlib.Path(path).write_text(page, encoding="utf-8")
+    except OSError as error:
+        kind = _errors.NoSuchFile if isinstance(error, FileNotFoundError) else _errors.FileError
+        raise kind(f"cannot write '{os.fspath(path)}': {error.strerror}") from error

@@ -102,7 +102,7 @@ class FusionReport(Sequence[Verdict]):
 
     def save(self, path: Union[str, "pathlib.Path"]) -> None:
         """Writes the page into a file."""
-        pathlib.Path(path).write_text(self.page(), encoding="utf-8")
+        _page.save(self.page(), path)
 
     def _repr_html_(self) -> str:
         return _page.frame("Fusion report", self.page())
@@ -142,7 +142,7 @@ class Profile(Sequence[Region]):
 
     def write_timeline(self, path: Union[str, "pathlib.Path"]) -> None:
         """Writes all runs for https://ui.perfetto.dev or chrome://tracing: a row for each thread, and counters."""
-        pathlib.Path(path).write_text(json.dumps({"traceEvents": self._timeline(), "displayTimeUnit": "ns"}))
+        _page.save(json.dumps({"traceEvents": self._timeline(), "displayTimeUnit": "ns"}), path)
 
     def _rows(self) -> Tuple[Sequence[str], List[Sequence[str]]]:
         header = ("region", "nodes", "us", "share", "times", "GFLOP/s")

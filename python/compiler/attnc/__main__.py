@@ -1,0 +1,7 @@
+"""python -m attnc: the command attnc, for where the folder of commands is not in PATH."""
+
+import sys
+
+from ._console import attnc
+
+sys.exit(attnc())
