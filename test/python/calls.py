@@ -154,6 +154,8 @@ class Calls(unittest.TestCase):
         self.check("inputs expects a mapping of names to arrays, not list", lambda: model.run([rows(), rows()]))
         self.check("out expects a mapping of names to arrays, not ndarray", lambda: model.run(feeds, out=rows()))
         self.check("output 'y' overlaps input 'a'", lambda: model.run(feeds, out={"y": feeds["a"]}))
+        for entry in (model, model.entries["main"]):
+            self.check("of ONNX Runtime's run\\(names, feeds\\) write run\\(feeds\\)", lambda: entry.run(None, feeds))
         self.check("cancel expects an attnc.Cancel, not int", lambda: model.run(feeds, cancel=3))
         self.check("state expects an attnc.State, not str", lambda: model.run(feeds, state="s"))
         for timeout in (-1, float("nan"), "1"):
@@ -285,7 +287,9 @@ class Calls(unittest.TestCase):
         plain = next(w for w in bert.weights if w.layout == "plain" and len(w.shape) == 2)
         bert.set_weight(plain.name, np.zeros(plain.shape, np.float32))
         self.assertGreater(np.abs(bert(ids, ids) - before).max(), 1e-3)
-        self.check("no weight", lambda: bert.set_weight("other", before), attnc.NotFound)
+        error = self.check("^model.onnx: no weight", lambda: bert.set_weight("other", before), attnc.NotFound)
+        self.assertNotIn(bert.path, str(error))
+        self.check("^no entry of model.onnx keeps a state", bert.state, attnc.Unsupported)
         self.check(plain.name, lambda: bert.set_weight(plain.name, np.zeros((1, 1), np.float32)))
 
     def test_a_library_needs_no_compiler(self):

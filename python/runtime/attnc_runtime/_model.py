@@ -95,13 +95,18 @@ class Entry:
     def run(
         self,
         inputs: Mapping[str, Any],
-        *,
+        *others: Any,
         out: Optional[Mapping[str, Any]] = None,
         timeout: Optional[float] = None,
         cancel: Optional["Cancel"] = None,
         state: Optional["State"] = None,
     ) -> Dict[str, Any]:
         """Runs with ``inputs`` by name and returns all outputs by name; see Model.run."""
+        if others:
+            raise _errors.InvalidArgument(
+                "run expects the inputs alone, by name, and returns all outputs by name: of ONNX Runtime's "
+                "run(names, feeds) write run(feeds)"
+            )
         for name, value, kind in (("cancel", cancel, Cancel), ("state", state, State)):
             if value is not None and not isinstance(value, kind):
                 raise _errors.InvalidArgument(f"{name} expects an attnc.{kind.__name__}, not {type(value).__name__}")
@@ -234,7 +239,7 @@ class Model:
             device=device,
             verify=verify,
         )
-        #: What pages call the model.
+        #: What pages and errors call the model: not the file in a cache.
         self._name = os.path.basename(self.path)
         if not os.path.exists(self.path):
             raise _errors.NoSuchFile(f"{self.path}: no such file")
@@ -326,7 +331,7 @@ class Model:
         """
         return self._function(*inputs, **named)
 
-    def run(self, inputs: Mapping[str, Any], *, entry: Optional[str] = None, **options: Any) -> Dict[str, Any]:
+    def run(self, inputs: Mapping[str, Any], *others: Any, entry: Optional[str] = None, **options: Any) -> Dict[str, Any]:
         """Runs an entry with ``inputs`` by name and returns all outputs by name.
 
         entry    its name (default: the first)
@@ -335,7 +340,7 @@ class Model:
         cancel   a Cancel, with which another thread ends the run
         state    a State of the entry; inputs and outputs that it keeps are then left out
         """
-        return self._entry(entry).run(inputs, **options)
+        return self._entry(entry).run(inputs, *others, **options)
 
     async def arun(
         self, *, entry: Optional[str] = None, timeout: Optional[float] = None, state: Optional[State] = None, **named: Any
@@ -366,7 +371,7 @@ class Model:
         manifest = self.manifest
         if not manifest.get("regions"):
             raise _errors.InvalidArgument(
-                f"{self.path} was not compiled to be profiled: attnc.load(..., profiling=True), or attnc --mark-regions"
+                f"{self._name} was not compiled to be profiled: attnc.load(..., profiling=True), or attnc --mark-regions"
             )
         if runs < 1:
             raise _errors.InvalidArgument(f"runs expects a number above 0, not {runs}")
@@ -422,13 +427,16 @@ class Model:
         and what else the search was asked for)."""
         if "generate" not in self._entries:
             raise _errors.InvalidArgument(
-                f"{self.path} has no entry 'generate': attnc.load(..., search=attnc.Beam(5)), or attnc --generate"
+                f"{self._name} has no entry 'generate': attnc.load(..., search=attnc.Beam(5)), or attnc --generate"
             )
         return self._entries["generate"].run(named, timeout=timeout)
 
     def set_weight(self, name: str, value: Any) -> None:
         """Replaces a weight of ``weights`` by a copy of ``value``, for all sessions; waits until running runs end."""
-        self._engine.set_weight(str(name), value)
+        try:
+            self._engine.set_weight(str(name), value)
+        except _errors.Error as error:
+            raise type(error)(error.args[0].replace(self.path, self._name)) from error
 
     def _entry(self, name: Optional[str]) -> Entry:
         if name is None:
@@ -441,7 +449,7 @@ class Model:
         for entry in self._entries.values():
             if entry.states:
                 return entry
-        raise _errors.Unsupported(f"no entry of {self.path} keeps a state: compile with own_state=True (attnc --own-state)")
+        raise _errors.Unsupported(f"no entry of {self._name} keeps a state: compile with own_state=True (attnc --own-state)")
 
     def __repr__(self) -> str:
         return f"<attnc model {self._name}: {'; '.join(map(repr, self._entries.values()))}>"
