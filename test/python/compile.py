@@ -177,6 +177,11 @@ class Compile(unittest.TestCase):
         with self.assertRaisesRegex(attnc.Error, "3"):
             model(np.int64(4))
 
+    def test_what_a_compile_notes(self):
+        with self.assertWarnsRegex(attnc.CompileWarning, "each run copies its state 'c'") as caught:
+            attnc.compile(models.growing(), self.folder / "model.so", own_state=True, states={"c": "d"})
+        self.assertEqual(caught.filename, __file__)
+
     def test_interrupt(self):
         # Only this process gets the signal, as from `kill -INT`; it must take the compiler along.
         program = textwrap.dedent(f"""

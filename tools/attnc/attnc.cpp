@@ -189,6 +189,12 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
     reportError(error);
     return ExitUsage;
   }
+  for (const std::string &note : summary.copiedStates)
+    reportNote(request.job.input + ": " + note);
+  for (const std::string &note : summary.wideCaches)
+    reportNote(request.job.input + ": " + note);
+  for (const std::string &node : summary.hostOps)
+    reportNote(request.job.input + ": " + printable(node) + " runs on the CPU, between copies from and to the GPU");
   if (request.json) {
     raw_ostream &os = jsonResult();
     os << "{\"output\":" << jsonString(request.output) << ",\"bytes\":" << size << ",\"elf_bytes\":" << summary.elfBytes
@@ -207,12 +213,6 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
   if (request.verifyFusion)
     reportNote("verify-fusion: " + Twine(summary.fused) + (summary.fused == 1 ? " attention, " : " attentions, ") +
                Twine(verified) + (verified == 1 ? " set" : " sets") + " of inputs, no difference");
-  for (const std::string &note : summary.copiedStates)
-    reportNote(request.job.input + ": " + note);
-  for (const std::string &note : summary.wideCaches)
-    reportNote(request.job.input + ": " + note);
-  for (const std::string &node : summary.hostOps)
-    reportNote(request.job.input + ": " + printable(node) + " runs on the CPU, between copies from and to the GPU");
   std::string narrowing = describeNarrowing(request, summary);
   if (isatty(STDERR_FILENO) && staged.path() != "-") {
     errs() << sys::path::filename(request.output) << ": " << formatBytes(size) << " in " << formatSeconds(seconds);

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from attnc_runtime import AttentionMaps, FusionReport, Profile, Region, Verdict
 
     from ._cache import Cache, CacheWarning
-    from ._compile import Compiled, compile
+    from ._compile import Compiled, CompileWarning, compile
     from ._search import Beam, Greedy, Sample, Search
     from .integrations import accelerate
     from .text_encoder import TextEncoder
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _LATER = {
     "attnc_runtime": ("AttentionMaps", "FusionReport", "Profile", "Region", "Verdict"),
     "attnc._cache": ("Cache", "CacheWarning"),
-    "attnc._compile": ("Compiled", "compile"),
+    "attnc._compile": ("Compiled", "CompileWarning", "compile"),
     "attnc._search": ("Beam", "Greedy", "Sample", "Search"),
     "attnc.integrations": ("accelerate",),
     "attnc.text_encoder": ("TextEncoder",),
@@ -74,6 +74,7 @@ __all__ = [
     "CacheWarning",
     "Cancel",
     "Cancelled",
+    "CompileWarning",
     "Compiled",
     "CorruptFile",
     "DeadlineExceeded",

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections import abc
 from dataclasses import dataclass
 from typing import IO, Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, Union
@@ -36,6 +37,10 @@ from ._source import Path, Source, open_source
 Progress = Union[Callable[[str, float], None], bool, None]
 Size = Union[int, Tuple[int, int]]
 Shape = Sequence[Optional[int]]
+
+
+class CompileWarning(UserWarning):
+    """What a compile that came to its end wants to be known: a name in doubt, a cache that is copied at each step."""
 
 
 @dataclass(frozen=True)
@@ -205,6 +210,18 @@ def _raise(status: int, output: str, errors: str) -> None:
     raise _error_of(status, message)(_in_python(message), more, notes)
 
 
+def _warn(errors: str) -> None:
+    """Hands on what a compile said that came to its end."""
+    # In the name of who called us, however deep that is.
+    depth, frame, ours = 1, sys._getframe(), os.path.dirname(__file__)
+    while frame.f_back and frame.f_code.co_filename.startswith(ours):
+        depth, frame = depth + 1, frame.f_back
+    for line in errors.splitlines():
+        kind, _, text = line.partition(": ")
+        if kind in ("warning", "note"):
+            warnings.warn(_in_python(text), CompileWarning, stacklevel=depth)
+
+
 class _Shown:
     """A line on a terminal, or in a notebook, that says what the compile is at."""
 
@@ -269,6 +286,7 @@ def run_compiler(arguments: Sequence[str], name: str, progress: Progress) -> Dic
         text = output.read()
     if status:
         _raise(status, text, errors)
+    _warn(errors)
     result: Dict[str, Any] = json.loads(text)
     return result
 
@@ -342,6 +360,7 @@ def compile(
     InvalidArgument   an option is wrong, or the model is damaged
     FileError         the library cannot be written; NoSuchFile: the model is not there
     OutOfMemory, DeadlineExceeded  a limit was reached
+    CompileWarning    a warning, by the module ``warnings``: what a compile has to note that came to its end
     """
     flags = _checked_flags(options)
     with tempfile.TemporaryDirectory(prefix="attnc-") as scratch:
