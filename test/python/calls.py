@@ -136,7 +136,7 @@ class Calls(unittest.TestCase):
         self.check("'b'.*dimension 1.* 3.* 4", lambda: model(a, b[:, :3]))
         self.check("'b'.*dimension 0 \\('n'\\) has size 2, but 3 in input 'a'", lambda: model(a, b[:2]))
         self.check("'b' is of type list; give a NumPy array", lambda: model(a, [1.0]))
-        self.check("'b'.*elements of type '>f'", lambda: model(a, b.astype(">f4")))
+        self.check("'b'.*elements of type '>f', big-endian; give .astype", lambda: model(a, b.astype(">f4")))
         self.check("'b'.*elements of type 'O'", lambda: model(a, b.astype(object)))
         odd = np.zeros((3, 4), np.dtype([("x", np.float32), ("y", np.uint8)]))["x"]
         self.check("'b'.*stride of 5 bytes", lambda: model(a, odd))

@@ -120,7 +120,8 @@ void Borrowed::fromBuffer(const attnrt_tensor_info &info, const char *what) {
   tensor.dtype = dtypeOf(view.format, view.itemsize);
   std::string problem;
   if (!tensor.dtype.lanes)
-    problem = std::string("has elements of type '") + view.format + "'";
+    problem = std::string("has elements of type '") + view.format +
+              (*view.format == '>' ? "', big-endian; give .astype(array.dtype.newbyteorder('<'))" : "'");
   for (int i = 0; i < view.ndim && problem.empty(); ++i)
     if (view.strides[i] % view.itemsize)
       problem = "has a stride of " + std::to_string(view.strides[i]) + " bytes for elements of " +
