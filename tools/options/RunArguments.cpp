@@ -47,6 +47,8 @@ void keepBounds(const attnrt_model_info &info, StringRef entry, runner::InputOpt
 
 int reportFault(runner::Fault fault, StringRef error) {
   reportError(error);
+  if (fault == runner::Fault::Memory)
+    return ExitInternal;
   return fault == runner::Fault::File ? ExitInvalid : ExitUsage;
 }
 

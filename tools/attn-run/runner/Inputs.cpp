@@ -169,6 +169,13 @@ std::optional<int64_t> sizeOf(std::string_view name, const std::map<std::string,
 
 bool isSum(const char *name) { return std::strchr(name, '+') != nullptr; }
 
+Fault create(int32_t dtype, const std::vector<int64_t> &shape, Tensor &tensor, std::string &error) {
+  if (Tensor::create(dtype, shape, tensor, error))
+    return Fault::None;
+  uint64_t count;
+  return countElements(shape, dtype, count) ? Fault::Memory : Fault::Request;
+}
+
 } // namespace
 
 Fault parseTensor(const std::string &text, Tensor &tensor, std::string &error) {
@@ -187,9 +194,10 @@ Fault parseTensor(const std::string &text, Tensor &tensor, std::string &error) {
   int32_t dtype;
   std::vector<int64_t> shape;
   std::string_view values = std::string_view(text).substr(equals + 1);
-  if (!parseType(std::string_view(text).substr(0, equals), dtype, shape, error) ||
-      !Tensor::create(dtype, std::move(shape), tensor, error))
+  if (!parseType(std::string_view(text).substr(0, equals), dtype, shape, error))
     return Fault::Request;
+  if (Fault fault = create(dtype, shape, tensor, error); fault != Fault::None)
+    return fault;
   constexpr std::string_view kSeed = "seed:";
   if (values.substr(0, kSeed.size()) != kSeed)
     return parseElements(values, tensor, error) ? Fault::None : Fault::Request;
@@ -369,9 +377,9 @@ Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, st
       else
         shape.push_back(dim.size >= 0 ? dim.size : sizeOf(dim.name, known).value_or(InputOptions::kOpenDim));
     }
-    if (!Tensor::create(info.dtype, std::move(shape), inputs[i], error)) {
+    if (Fault fault = create(info.dtype, shape, inputs[i], error); fault != Fault::None) {
       error = std::string("input '") + info.name + "': " + error;
-      return Fault::Request;
+      return fault;
     }
     // Inputs of one type must not be equal: their difference would hide swaps.
     fill(inputs[i], options.seed + (static_cast<uint64_t>(i) << 32));

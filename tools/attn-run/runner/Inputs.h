@@ -11,7 +11,8 @@ namespace attn::runner {
 enum class Fault {
   None,
   Request, ///< what was asked for: a spelling, a name, a file that is not there
-  File     ///< what a file holds
+  File,    ///< what a file holds
+  Memory   ///< there is too little for it
 };
 
 /// Reads "@file.npy", "2x3xf32=1,2,3,4,5,6" (one value fills the tensor) or
