@@ -17,7 +17,13 @@ class Printer : public PassManager::IRPrinterConfig {
 public:
   Printer(const attn::CompileOptions &options, unsigned &count)
       : IRPrinterConfig(/*printModuleScope=*/true, /*printAfterOnlyOnChange=*/true), toStderr(options.printIrAfterAll),
-        folder(options.dumpIrDir), count(count) {}
+        folder(options.dumpIrDir), count(count) {
+    std::error_code code = folder.empty() ? std::error_code() : llvm::sys::fs::create_directories(folder);
+    if (!code)
+      return;
+    llvm::errs() << "warning: cannot make the folder '" << folder << "' of --dump-ir: " << code.message() << '\n';
+    folder.clear();
+  }
 
   void printBeforeIfEnabled(Pass *, Operation *, PrintCallbackFn) override {}
 
@@ -108,8 +114,6 @@ void attn::instrument(PassManager &pm, const CompileOptions &options, TimingScop
   if (options.printIrAfterAll || !options.dumpIrDir.empty()) {
     // The whole module is printed, so nobody may change another function of it.
     pm.getContext()->disableMultithreading();
-    if (!options.dumpIrDir.empty())
-      (void)llvm::sys::fs::create_directories(options.dumpIrDir);
     pm.enableIRPrinting(std::make_unique<Printer>(options, numPrinted));
   }
   // Each pass is tested with a verifier behind it. In a compile that costs a tenth of the passes' time.
