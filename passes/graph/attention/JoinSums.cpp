@@ -138,6 +138,9 @@ bool joinSums(RewriterBase &b, linalg::LinalgOp op) {
   for (unsigned dim = 0; dim != rank; ++dim)
     if (isOfValues(dim) && !terms.front().weightMap.isFunctionOfDim(dim))
       order.push_back(dim);
+  // Where no part has them all (a pixel's row and its column), each place would get values of its own.
+  if (llvm::none_of(terms, [&](const PartialSum &term) { return term.valueMap.getNumResults() == order.size(); }))
+    return false;
   SmallVector<OpFoldResult> outer = tensor::getMixedSizes(b, loc, op.getDpsInits()[0]);
   SmallVector<OpFoldResult> sizes;
   SmallVector<AffineExpr> places(rank + 1, b.getAffineConstantExpr(0)), exprs;

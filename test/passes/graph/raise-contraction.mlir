@@ -479,3 +479,37 @@ func.func @key_left_out(%s: tensor<2x3x4x8xf32>, %x: tensor<2x2x8xf32>, %y: tens
   } -> tensor<2x3x4x8xf32>
   return %t : tensor<2x3x4x8xf32>
 }
+
+// -----
+
+#w = affine_map<(y, x, e, k) -> (y, x, k)>
+#row = affine_map<(y, x, e, k) -> (y, k, e)>
+#column = affine_map<(y, x, e, k) -> (k, x, e)>
+#o = affine_map<(y, x, e, k) -> (y, x, e)>
+#id = affine_map<(y, x, e) -> (y, x, e)>
+// A pixel's row and its column (criss-cross attention): joined, each pixel would have a copy of both. They stay two
+// sums.
+// CHECK-LABEL: func.func @row_and_column
+// CHECK: attn.softmax
+// CHECK-COUNT-2: linalg.contract {{.*}} -> tensor<4x5x8xf32>
+// CHECK-NOT: tensor.insert_slice
+// CHECK: return
+func.func @row_and_column(%s: tensor<4x5x9xf32>, %v: tensor<4x5x8xf32>) -> tensor<4x5x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %p = attn.softmax %s dim 2 : tensor<4x5x9xf32>
+  %l = tensor.extract_slice %p[0, 0, 0] [4, 5, 4] [1, 1, 1] : tensor<4x5x9xf32> to tensor<4x5x4xf32>
+  %r = tensor.extract_slice %p[0, 0, 4] [4, 5, 5] [1, 1, 1] : tensor<4x5x9xf32> to tensor<4x5x5xf32>
+  %e = tensor.empty() : tensor<4x5x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4x5x8xf32>) -> tensor<4x5x8xf32>
+  %a = linalg.contract indexing_maps = [#w, #column, #o] ins(%l, %v : tensor<4x5x4xf32>, tensor<4x5x8xf32>)
+      outs(%f : tensor<4x5x8xf32>) -> tensor<4x5x8xf32>
+  %b = linalg.contract indexing_maps = [#w, #row, #o] ins(%r, %v : tensor<4x5x5xf32>, tensor<4x5x8xf32>)
+      outs(%f : tensor<4x5x8xf32>) -> tensor<4x5x8xf32>
+  %t = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%a, %b : tensor<4x5x8xf32>, tensor<4x5x8xf32>) outs(%e : tensor<4x5x8xf32>) {
+  ^bb0(%m: f32, %n: f32, %out: f32):
+    %u = arith.addf %m, %n : f32
+    linalg.yield %u : f32
+  } -> tensor<4x5x8xf32>
+  return %t : tensor<4x5x8xf32>
+}

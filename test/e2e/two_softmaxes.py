@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Values that two parts of one softmax weigh, against float64: two_softmaxes.py ATTN_RUN FOLDER"""
+import json
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+from onnx import numpy_helper, parser
+
+B, N, M, H, W, D = 2, 11, 7, 5, 6, 8
+
+
+def softmax(s, axis):
+    e = np.exp(s - s.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def criss_cross(q, k, v):
+    column, row = np.einsum("byxd,bkxd->byxk", q, k), np.einsum("byxd,bykd->byxk", q, k)
+    column[:, range(H), :, range(H)] = -np.inf
+    w = softmax(np.concatenate([column, row], 3), 3)
+    return np.einsum("byxk,bkxd->byxd", w[..., :H], v) + np.einsum("byxk,bykd->byxd", w[..., H:], v)
+
+
+IMAGE = {name: [B, H, W, D] for name in "qkv"}
+# name, inputs, graph, what it computes, verdicts
+CASES = [
+    # A pixel's column, without itself, and its row: no part has values for each pixel, and none are made.
+    ("criss_cross", IMAGE, """
+  r = Einsum<equation = "byxd,bkxd->byxk">(q, k)
+  column = Add(r, itself)
+  row = Einsum<equation = "byxd,bykd->byxk">(q, k)
+  s = Concat<axis = 3>(column, row)
+  w = Softmax<axis = 3>(s)
+  a, b = Split<axis = 3>(w, sizes)
+  y = Einsum<equation = "byxk,bkxd->byxd">(a, v)
+  z = Einsum<equation = "byxk,bykd->byxd">(b, v)
+  o = Add(y, z)""", criss_cross, [False]),
+]
+
+
+def main(tool, folder):
+    rng = np.random.default_rng(3)
+    known = {"B": B, "N": N, "M": M}
+    for name, inputs, body, compute, fused in CASES:
+        given = {n: rng.standard_normal([known.get(size, size) for size in sizes]).astype(np.float32)
+                 for n, sizes in inputs.items()}
+        declared = ", ".join(f"float[{','.join(map(str, sizes))}] {n}" for n, sizes in inputs.items())
+        want = compute(*(value.astype(np.float64) for value in given.values()))
+        shape = ",".join(map(str, IMAGE["q"])) if inputs is IMAGE else f"B,{'N' if 'c' in inputs else 'M'},{D}"
+        model = parser.parse_model(f"""<ir_version: 9, opset_import: ["" : 17]>
+g ({declared}) => (float[{shape}] o)
+<int64[2] sizes = {{{H}, {W}}}> {{
+{body}
+}}""")
+        itself = np.where(np.eye(H, dtype=bool), -np.inf, 0).astype(np.float32)[:, None]
+        model.graph.initializer.append(numpy_helper.from_array(itself, "itself"))
+        onnx.checker.check_model(model)
+        path, report, result = f"{folder}/{name}.onnx", f"{folder}/{name}.json", f"{folder}/o.npy"
+        onnx.save(model, path)
+        for n, value in given.items():
+            np.save(f"{folder}/{n}.npy", value)
+        subprocess.run([tool, path, f"--fusion-report={report}", f"--output=o=@{result}",
+                        *(f"--input={n}=@{folder}/{n}.npy" for n in given)], check=True, stdout=subprocess.DEVNULL)
+        verdicts = [verdict["fused"] for verdict in json.load(open(report))]
+        assert verdicts == fused, (name, verdicts)
+        np.testing.assert_allclose(np.load(result), want, rtol=1e-4, atol=1e-5, err_msg=name)
+    print(len(CASES), "graphs agree")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
