@@ -128,7 +128,8 @@ def RaiseContractionPass : Pass<"attn-raise-contraction"> {
     A sum of the weights of two softmaxes, (a - w b) v, is distributed: a v -
     w (b v), so that each is an attention. Of places along a dimension of one
     softmax, as in differential attention, it is one sum for all of them, of
-    whose result the places are taken.
+    whose result the places are taken. A product of weights, (x y) v, is
+    x (y v): two attentions, one of the other's result.
 
     Numerical effect: rounding; of an infinite value the difference of two sums
     is NaN, and so it is where either sum overflows.

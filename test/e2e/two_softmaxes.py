@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Values that two parts of one softmax weigh, against float64: two_softmaxes.py ATTN_RUN FOLDER"""
+"""Values that are weighed twice, or by two parts of one softmax, against float64: two_softmaxes.py ATTN_RUN FOLDER"""
 import json
 import subprocess
 import sys
@@ -16,6 +16,24 @@ def softmax(s, axis):
     return e / e.sum(axis, keepdims=True)
 
 
+SCORES = """
+  t = Transpose<perm = [0, 2, 1]>(q)
+  s = MatMul(c, t)
+  x = Softmax<axis = {0}>(s)
+  y = Softmax<axis = {1}>(s)
+"""
+
+
+def both_ways(c, q):
+    s = np.einsum("bnd,bmd->bnm", c, q)
+    return np.einsum("bnm,bjm,bjd->bnd", softmax(s, 2), softmax(s, 1), c)
+
+
+def other_way(c, q):
+    s = np.einsum("bnd,bmd->bnm", c, q)
+    return np.einsum("bnm,bjm,bjd->bnd", softmax(s, 1), softmax(s, 2), c)
+
+
 def criss_cross(q, k, v):
     column, row = np.einsum("byxd,bkxd->byxk", q, k), np.einsum("byxd,bykd->byxk", q, k)
     column[:, range(H), :, range(H)] = -np.inf
@@ -23,9 +41,22 @@ def criss_cross(q, k, v):
     return np.einsum("byxk,bkxd->byxd", w[..., :H], v) + np.einsum("byxk,bykd->byxd", w[..., H:], v)
 
 
+CO = {"c": ["B", "N", D], "q": ["B", "M", D]}
 IMAGE = {name: [B, H, W, D] for name in "qkv"}
 # name, inputs, graph, what it computes, verdicts
 CASES = [
+    # QANet's context over the query over the context, in the order in which it is written.
+    ("both_ways", CO, SCORES.format(2, 1) + """
+  u = Transpose<perm = [0, 2, 1]>(y)
+  xy = MatMul(x, u)
+  o = MatMul(xy, c)""", both_ways, [True, True]),
+    ("both_ways_by_einsum", CO, SCORES.format(2, 1) + """
+  xy = Einsum<equation = "bnm,bjm->bjn">(x, y)
+  o = Einsum<equation = "bjn,bjd->bnd">(xy, c)""", both_ways, [True, True]),
+    # Near miss: what weighs the values is normalised over what is summed before; it is that sum's attention.
+    ("other_way", CO, SCORES.format(1, 2) + """
+  xy = Einsum<equation = "bnm,bjm->bnj">(x, y)
+  o = MatMul(xy, c)""", other_way, [False, True]),
     # A pixel's column, without itself, and its row: no part has values for each pixel, and none are made.
     ("criss_cross", IMAGE, """
   r = Einsum<equation = "byxd,bkxd->byxk">(q, k)

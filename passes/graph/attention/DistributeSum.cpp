@@ -95,6 +95,26 @@ template <typename... Ops> std::optional<std::pair<OpOperand *, OpOperand *>> re
   return std::pair(lhs, rhs);
 }
 
+/// Takes `value`, which `map` reads, for what it is a transpose of.
+void walkUpTransposes(Value &value, AffineMap &map) {
+  while (auto op = value.getDefiningOp<linalg::LinalgOp>()) {
+    OpOperand *moved = getMovedInput(op);
+    if (!moved || !op.getMatchingIndexingMap(moved).isPermutation())
+      return;
+    map = op.getMatchingIndexingMap(moved)
+              .compose(inversePermutation(op.getMatchingIndexingMap(op.getDpsInitOperand(0))))
+              .compose(map);
+    value = moved->get();
+  }
+}
+
+/// Whether `value`, which `map` reads, are weights of a softmax over `loop`.
+bool areWeightsOver(Value value, AffineMap map, unsigned loop) {
+  walkUpTransposes(value, map);
+  auto softmax = value.getDefiningOp<SoftmaxOp>();
+  return softmax && !softmax.getLog() && map.getResult(softmax.getDim()) == getAffineDimExpr(loop, map.getContext());
+}
+
 class Distributor {
 public:
   Distributor(RewriterBase &rewriter, linalg::ContractOp op, unsigned side)
@@ -104,6 +124,7 @@ public:
   Value beforeFactor();
   Value beforePlace();
   Value beforeReduction();
+  Value beforeProduct();
 
 private:
   Value weights() { return op->getOperand(side); }
@@ -264,6 +285,61 @@ Value Distributor::beforeReduction() {
       .getResult(0);
 }
 
+/// (x y) v -> x (y v), weights of y over the keys of v and of x over the rows of y: what each row of y attends to is
+/// what x does (the second direction of BiDAF and QANet). The product of the weights is not made then.
+Value Distributor::beforeProduct() {
+  Value made = weights(), v = op->getOperand(1 - side);
+  AffineMap read = maps[side], ofV = maps[1 - side];
+  walkUpTransposes(made, read);
+  auto product = made.getDefiningOp<linalg::LinalgOp>();
+  if (!isContraction(product) || !made.hasOneUse() || !isZeroFill(product.getDpsInits()[0]) ||
+      op.getNumReductionLoops() != 1 || product.getNumReductionLoops() != 1)
+    return {};
+  SmallVector<unsigned> keys, rows;
+  op.getReductionDims(keys);
+  product.getReductionDims(rows);
+  // The loops of the product are those of the sum, and one more.
+  unsigned loops = op.getNumLoops();
+  SmallVector<AffineExpr> renamed(product.getNumLoops());
+  renamed[rows.front()] = b.getAffineDimExpr(loops);
+  AffineMap written = product.getMatchingIndexingMap(product.getDpsInitOperand(0));
+  for (auto [expr, outer] : llvm::zip_equal(written.getResults(), read.getResults()))
+    renamed[cast<AffineDimExpr>(expr).getPosition()] = outer;
+  auto widen = [&](AffineMap map) { return AffineMap::get(loops + 1, 0, map.getResults(), b.getContext()); };
+  for (unsigned n : {0, 1}) {
+    Value x = product->getOperand(1 - n), y = product->getOperand(n);
+    auto mapOfOperand = [&](unsigned number) {
+      return product.getIndexingMapsArray()[number].replaceDimsAndSymbols(renamed, {}, loops + 1, 0);
+    };
+    AffineMap ofX = mapOfOperand(1 - n), ofY = mapOfOperand(n);
+    if (!areWeightsOver(y, ofY, keys.front()) || !areWeightsOver(x, ofX, loops) || ofX.isFunctionOfDim(keys.front()))
+      continue;
+    SmallVector<AffineExpr> exprs;
+    SmallVector<OpFoldResult> sizes;
+    bool isRepeated = false; // heads that x mixes: a row of y would get the values of all
+    for (auto [value, map] : {std::pair(y, ofY), std::pair(v, ofV)})
+      for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
+        unsigned loop = cast<AffineDimExpr>(expr).getPosition();
+        if (loop == keys.front() || llvm::is_contained(exprs, expr))
+          continue;
+        isRepeated |= value == v && ofX.isFunctionOfDim(loop);
+        exprs.push_back(expr);
+        sizes.push_back(tensor::getMixedSize(b, op.getLoc(), value, dim));
+      }
+    Type element = getElementTypeOrSelf(op.getResult(0));
+    if (isRepeated || llvm::any_of(ValueRange({x, y, v}), [&](Value z) { return getElementTypeOrSelf(z) != element; }))
+      continue;
+    AffineMap between = AffineMap::get(loops + 1, 0, exprs, b.getContext());
+    auto contract = [&](ArrayRef<OpFoldResult> sizes, Value left, Value right, ArrayRef<AffineMap> maps) {
+      return contraction(b, op.getLoc(), sizes, element, left, right, compressUnusedDims(maps));
+    };
+    Value inner = contract(sizes, y, v, {ofY, widen(ofV), between});
+    return contract(tensor::getMixedSizes(b, op.getLoc(), op.getDpsInits()[0]), x, inner,
+                    {ofX, between, widen(maps[2])});
+  }
+  return {};
+}
+
 } // namespace
 
 bool distributeSum(RewriterBase &rewriter, linalg::ContractOp op) {
@@ -279,6 +355,8 @@ bool distributeSum(RewriterBase &rewriter, linalg::ContractOp op) {
       made = distributor.beforePlace();
     if (!made)
       made = distributor.beforeReduction();
+    if (!made)
+      made = distributor.beforeProduct();
     if (made) {
       remark::passed(op.getLoc(), remark::RemarkOpts::name("Contraction").category("attn-raise-contraction"))
           << "a sum weighted by several softmaxes is one of several sums";

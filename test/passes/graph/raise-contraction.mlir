@@ -513,3 +513,104 @@ func.func @row_and_column(%s: tensor<4x5x9xf32>, %v: tensor<4x5x8xf32>) -> tenso
   } -> tensor<4x5x8xf32>
   return %t : tensor<4x5x8xf32>
 }
+
+// -----
+
+#x = affine_map<(b, n, j, m) -> (b, n, m)>
+#y = affine_map<(b, n, j, m) -> (b, m, j)>
+#xy = affine_map<(b, n, j, m) -> (b, n, j)>
+#w = affine_map<(b, n, e, j) -> (b, n, j)>
+#v = affine_map<(b, n, e, j) -> (b, j, e)>
+#o = affine_map<(b, n, e, j) -> (b, n, e)>
+// Both directions of a co-attention: (x y) v is x (y v), which is two weighted sums; y stands transposed.
+// CHECK-DAG: #[[A:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d3, d2)>
+// CHECK-DAG: #[[B:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d2, d1)>
+// CHECK-DAG: #[[C:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d3, d1)>
+// CHECK-DAG: #[[D:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+// CHECK-DAG: #[[E:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
+// CHECK-LABEL: func.func @both_ways
+// CHECK: %[[X:.*]] = attn.softmax %arg0 dim 2
+// CHECK: %[[Y:.*]] = attn.softmax %arg0 dim 1
+// CHECK: %[[T:.*]] = linalg.transpose ins(%[[Y]]
+// CHECK: %[[V:.*]] = linalg.contract indexing_maps = [#[[A]], #[[B]], #[[C]]] ins(%[[T]], %arg1 : tensor<2x?x?xf32>, tensor<2x?x4xf32>)
+// CHECK: %[[O:.*]] = linalg.contract indexing_maps = [#[[D]], #[[A]], #[[E]]] ins(%[[X]], %[[V]] : tensor<2x?x?xf32>, tensor<2x?x4xf32>)
+// CHECK: return %[[O]]
+func.func @both_ways(%s: tensor<2x?x?xf32>, %v: tensor<2x?x4xf32>, %n: index, %m: index) -> tensor<2x?x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %x = attn.softmax %s dim 2 : tensor<2x?x?xf32>
+  %p = attn.softmax %s dim 1 : tensor<2x?x?xf32>
+  %et = tensor.empty(%m, %n) : tensor<2x?x?xf32>
+  %y = linalg.transpose ins(%p : tensor<2x?x?xf32>) outs(%et : tensor<2x?x?xf32>) permutation = [0, 2, 1]
+  %e = tensor.empty(%n, %n) : tensor<2x?x?xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x?x?xf32>) -> tensor<2x?x?xf32>
+  %xy = linalg.contract indexing_maps = [#x, #y, #xy] ins(%x, %y : tensor<2x?x?xf32>, tensor<2x?x?xf32>)
+      outs(%f : tensor<2x?x?xf32>) -> tensor<2x?x?xf32>
+  %eo = tensor.empty(%n) : tensor<2x?x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x?x4xf32>) -> tensor<2x?x4xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%xy, %v : tensor<2x?x?xf32>, tensor<2x?x4xf32>)
+      outs(%fo : tensor<2x?x4xf32>) -> tensor<2x?x4xf32>
+  return %o : tensor<2x?x4xf32>
+}
+// The softmax of y is over what x is summed over: x (y v) would be no weighted sum.
+// CHECK-LABEL: func.func @same_way
+// CHECK: linalg.contract {{.*}} -> tensor<2x6x6xf32>
+// CHECK: linalg.contract {{.*}} -> tensor<2x6x4xf32>
+func.func @same_way(%s: tensor<2x6x3xf32>, %t: tensor<2x3x6xf32>, %v: tensor<2x6x4xf32>) -> tensor<2x6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %x = attn.softmax %s dim 2 : tensor<2x6x3xf32>
+  %y = attn.softmax %t dim 1 : tensor<2x3x6xf32>
+  %e = tensor.empty() : tensor<2x6x6xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x6x6xf32>) -> tensor<2x6x6xf32>
+  %xy = linalg.contract indexing_maps = [#x, #y, #xy] ins(%x, %y : tensor<2x6x3xf32>, tensor<2x3x6xf32>)
+      outs(%f : tensor<2x6x6xf32>) -> tensor<2x6x6xf32>
+  %eo = tensor.empty() : tensor<2x6x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x6x4xf32>) -> tensor<2x6x4xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%xy, %v : tensor<2x6x6xf32>, tensor<2x6x4xf32>)
+      outs(%fo : tensor<2x6x4xf32>) -> tensor<2x6x4xf32>
+  return %o : tensor<2x6x4xf32>
+}
+// The product of the weights is an output, too, and made anyway.
+// CHECK-LABEL: func.func @product_used
+// CHECK: linalg.contract {{.*}} -> tensor<2x6x6xf32>
+// CHECK: linalg.contract {{.*}} -> tensor<2x6x4xf32>
+func.func @product_used(%s: tensor<2x6x3xf32>, %t: tensor<2x3x6xf32>, %v: tensor<2x6x4xf32>) -> (tensor<2x6x4xf32>, tensor<2x6x6xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %x = attn.softmax %s dim 2 : tensor<2x6x3xf32>
+  %y = attn.softmax %t dim 2 : tensor<2x3x6xf32>
+  %e = tensor.empty() : tensor<2x6x6xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x6x6xf32>) -> tensor<2x6x6xf32>
+  %xy = linalg.contract indexing_maps = [#x, #y, #xy] ins(%x, %y : tensor<2x6x3xf32>, tensor<2x3x6xf32>)
+      outs(%f : tensor<2x6x6xf32>) -> tensor<2x6x6xf32>
+  %eo = tensor.empty() : tensor<2x6x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x6x4xf32>) -> tensor<2x6x4xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%xy, %v : tensor<2x6x6xf32>, tensor<2x6x4xf32>)
+      outs(%fo : tensor<2x6x4xf32>) -> tensor<2x6x4xf32>
+  return %o, %xy : tensor<2x6x4xf32>, tensor<2x6x6xf32>
+}
+
+// -----
+
+#x = affine_map<(h, g, i, j) -> (i, g, h)>
+#y = affine_map<(h, g, i, j) -> (i, h, j)>
+#xy = affine_map<(h, g, i, j) -> (i, g, j)>
+#w = affine_map<(i, g, e, j) -> (i, g, j)>
+#v = affine_map<(i, g, e, j) -> (g, j, e)>
+#o = affine_map<(i, g, e, j) -> (i, g, e)>
+// Heads mixed by weights of their own, with values for each: each head would weigh the values of all.
+// CHECK-LABEL: func.func @mixed_heads
+// CHECK: linalg.contract {{.*}} -> tensor<6x3x5xf32>
+// CHECK: linalg.contract {{.*}} -> tensor<6x3x4xf32>
+func.func @mixed_heads(%s: tensor<6x3x3xf32>, %t: tensor<6x3x5xf32>, %v: tensor<3x5x4xf32>) -> tensor<6x3x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %x = attn.softmax %s dim 2 : tensor<6x3x3xf32>
+  %y = attn.softmax %t dim 2 : tensor<6x3x5xf32>
+  %e = tensor.empty() : tensor<6x3x5xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<6x3x5xf32>) -> tensor<6x3x5xf32>
+  %xy = linalg.contract indexing_maps = [#x, #y, #xy] ins(%x, %y : tensor<6x3x3xf32>, tensor<6x3x5xf32>)
+      outs(%f : tensor<6x3x5xf32>) -> tensor<6x3x5xf32>
+  %eo = tensor.empty() : tensor<6x3x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<6x3x4xf32>) -> tensor<6x3x4xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%xy, %v : tensor<6x3x5xf32>, tensor<3x5x4xf32>)
+      outs(%fo : tensor<6x3x4xf32>) -> tensor<6x3x4xf32>
+  return %o : tensor<6x3x4xf32>
+}
