@@ -34,6 +34,10 @@ def other_way(c, q):
     return np.einsum("bnm,bjm,bjd->bnd", softmax(s, 1), softmax(s, 2), c)
 
 
+def gathered(k, v, q):
+    return softmax(q, 2) @ (softmax(k, 1).transpose(0, 2, 1) @ v)
+
+
 def criss_cross(q, k, v):
     column, row = np.einsum("byxd,bkxd->byxk", q, k), np.einsum("byxd,bykd->byxk", q, k)
     column[:, range(H), :, range(H)] = -np.inf
@@ -42,7 +46,14 @@ def criss_cross(q, k, v):
 
 
 CO = {"c": ["B", "N", D], "q": ["B", "M", D]}
+FEATURES = {"k": ["B", "N", D], "v": ["B", "N", D], "q": ["B", "M", D]}
 IMAGE = {name: [B, H, W, D] for name in "qkv"}
+LINEAR = """
+  w = Softmax<axis = 1>(k)
+  f = Softmax<axis = 2>(q)
+  {gather}
+  o = MatMul(f, g)"""
+
 # name, inputs, graph, what it computes, verdicts
 CASES = [
     # QANet's context over the query over the context, in the order in which it is written.
@@ -57,6 +68,12 @@ CASES = [
     ("other_way", CO, SCORES.format(1, 2) + """
   xy = Einsum<equation = "bnm,bjm->bnj">(x, y)
   o = MatMul(xy, c)""", other_way, [False, True]),
+    # Linear attention: values are gathered for each feature, and the features are no keys.
+    ("gathered", FEATURES, LINEAR.format(gather="""
+  t = Transpose<perm = [0, 2, 1]>(w)
+  g = MatMul(t, v)"""), gathered, [True, False]),
+    ("gathered_by_einsum", FEATURES, LINEAR.format(gather="""
+  g = Einsum<equation = "bnd,bne->bde">(w, v)"""), gathered, [True, False]),
     # A pixel's column, without itself, and its row: no part has values for each pixel, and none are made.
     ("criss_cross", IMAGE, """
   r = Einsum<equation = "byxd,bkxd->byxk">(q, k)

@@ -1,7 +1,6 @@
 #include "passes/graph/attention/LinearAttention.h"
 
 #include "passes/graph/Structured.h"
-#include "passes/graph/attention/AttentionMatch.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -75,10 +74,10 @@ bool isOfFeatures(Value value, int64_t dim) {
   });
 }
 
-/// Whether the sum of the weights `outer` has for values the sum of other weights, on which the scores of `outer` do
-/// not depend, and `softmax`, which makes `outer`, normalises features.
-bool isOverFeatures(OpOperand &outer, SoftmaxOp softmax) {
-  Value values = outer.getOwner()->getOperand(1 - outer.getOperandNumber());
+/// Whether the sum that `weights` weigh has for values the sum of other weights, on which the scores of `softmax`,
+/// which makes `weights`, do not depend, and `softmax` normalises features.
+bool isOverFeatures(OpOperand &weights, SoftmaxOp softmax) {
+  Value values = weights.getOwner()->getOperand(1 - weights.getOperandNumber());
   while (isView(values.getDefiningOp()))
     values = values.getDefiningOp()->getOperand(0);
   Operation *inner = values.getDefiningOp();
@@ -91,9 +90,9 @@ bool isOverFeatures(OpOperand &outer, SoftmaxOp softmax) {
 
 } // namespace
 
-bool isLinearAttention(OpOperand &weights, SoftmaxOp softmax) {
+LinearPart findLinearPart(OpOperand &weights, SoftmaxOp softmax) {
   if (isOverFeatures(weights, softmax))
-    return true;
+    return LinearPart::overFeatures;
   auto isOuter = [](OpOperand &use) {
     if (!isContraction(use.getOwner()) || use.getOperandNumber() >= 2)
       return false;
@@ -101,7 +100,16 @@ bool isLinearAttention(OpOperand &weights, SoftmaxOp softmax) {
     SoftmaxOp other = findSoftmax(outer.get());
     return other && isOverFeatures(outer, other);
   };
-  return hasUse(weights.getOwner()->getResult(0), isOuter, isView);
+  return hasUse(weights.getOwner()->getResult(0), isOuter, isView) ? LinearPart::gathers : LinearPart::none;
+}
+
+StringRef whyNoScores(LinearPart part, const ScoreSource &source) {
+  bool ofWeight =
+      source.product && (isStatic(source.product->getOperand(0)) || isStatic(source.product->getOperand(1)));
+  if (part == LinearPart::overFeatures && (ofWeight || !source.product))
+    return "no contraction: it normalises features (linear attention)";
+  // The scores of all features at a position are a row of one product, which queries would take apart.
+  return part == LinearPart::gathers && ofWeight ? "the query of each feature is a weight (linear attention)" : "";
 }
 
 } // namespace attn

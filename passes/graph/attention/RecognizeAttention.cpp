@@ -195,8 +195,8 @@ private:
   void findLinearAttention(ArrayRef<SoftmaxOp> softmaxes) {
     for (SoftmaxOp softmax : softmaxes)
       for (OpOperand *weights : findWeightedSums(softmax.getResult()))
-        if (isLinearAttention(*weights, softmax))
-          overFeatures.insert(softmax.getResult());
+        if (LinearPart part = findLinearPart(*weights, softmax); part != LinearPart::none)
+          linearParts[softmax.getResult()] = part;
   }
 
   /// What became of a weighted sum.
@@ -255,10 +255,8 @@ private:
     for (const ScoreSource &source : findScoreSources(softmax)) {
       if (isGate && source.kind == ScoreKind::given)
         break;
-      bool ofFeatures =
-          !source.product || isStatic(source.product->getOperand(0)) || isStatic(source.product->getOperand(1));
-      if (ofFeatures && overFeatures.contains(softmax.result)) {
-        found.better = {"no contraction: it normalises features (linear attention)", softmax.location};
+      if (StringRef why = whyNoScores(linearParts.lookup(softmax.result), source); !why.empty()) {
+        found.better = {why.str(), softmax.location};
         continue;
       }
       bool isDot = source.kind == ScoreKind::dot;
@@ -492,7 +490,7 @@ private:
   SmallVector<Attribute> verdicts;
   DenseSet<std::pair<StringRef, StringRef>> taken; ///< entries and nodes that an attention took in
   DenseSet<Operation *> judged;                    ///< weighted sums that have a verdict
-  DenseSet<Value> overFeatures;                    ///< softmaxes of linear attentions
+  DenseMap<Value, LinearPart> linearParts;
 };
 
 } // namespace

@@ -294,5 +294,5 @@ CASES = {
     "transformer_conv": edges("TransformerConv"), "gat_loops": edges("GATConv"),
     "experts": sequence(Experts, 0), "repeated_heads": sequence(Repeat, 1), "running_maximum": fixed(Running, 1),
     "one_key": sequence(OneKey, 0), "pool": pooled, "hard": sequence(OneHot, 0), "slots": sequence(Slots, 1),
-    "axial": sequence(Axial, 1), "linear": sequence(Linear, 0),
+    "axial": sequence(Axial, 1), "linear": sequence(Linear, 1),
 }

@@ -306,10 +306,14 @@ func.func @co_attention(%s: tensor<?x?xf32>, %v: tensor<?x4xf32>, %m: index, %n:
 #nd = affine_map<(n, e, d) -> (n, d)>
 #dv = affine_map<(n, e, d) -> (d, e)>
 #ne = affine_map<(n, e, d) -> (n, e)>
-// Linear attention: both softmaxes are over features, and no weight is of a query and a key.
+// Linear attention: no weight is of a query and a key. The inner softmax gathers values over positions, for each
+// feature; the outer one is over features.
 // CHECK: fused = false, kind = "none", {{[^}]*}}"no contraction: it normalises features (linear attention)"
-// CHECK-SAME: fused = false, kind = "none", {{[^}]*}}"no contraction: it normalises features (linear attention)"
+// CHECK-SAME: fused = true, kind = "given", mask = "none"
 // CHECK-LABEL: func.func @linear_attention
+// CHECK: attn.softmax %arg0 dim 1
+// CHECK-NOT: attn.softmax
+// CHECK: attn.attention kind  given {{.*}} ins(%arg1, %arg2
 func.func @linear_attention(%q: tensor<?x8xf32>, %k: tensor<?x8xf32>, %v: tensor<?x4xf32>, %n: index) -> tensor<?x4xf32> {
   %zero = arith.constant 0.0 : f32
   %pq = attn.softmax %q dim 1 : tensor<?x8xf32>
