@@ -42,15 +42,17 @@ Num sign(const Num &x) {
   return x.isFloating() ? result : select(x == zero, zero, result);
 }
 
-// The textbook forms cancel near 0, and overflow where the result does not; these do neither. Of a large number,
-// x - 1 is exact.
+/// Overflows where e^x / 2 does and no earlier: of a large number, x - 1 is exact.
+Num halfExp(const Num &x) { return M_E / 2 * exp(x - 1.0); }
+
+// The textbook forms cancel near 0, and overflow where the result does not; these do neither.
 Num sinh(const Num &x) {
   Num a = abs(x), t = expm1(a);
-  return copySign(select(a > 20.0, M_E / 2 * exp(a - 1.0), 0.5 * (t + t / (t + 1.0))), x);
+  return copySign(select(a > 20.0, halfExp(a), 0.5 * (t + t / (t + 1.0))), x);
 }
 
 Num cosh(const Num &x) {
-  Num half = M_E / 2 * exp(abs(x) - 1.0);
+  Num half = halfExp(abs(x));
   return half + 0.25 / half;
 }
 

@@ -490,7 +490,7 @@ private:
   SmallVector<Attribute> verdicts;
   DenseSet<std::pair<StringRef, StringRef>> taken; ///< entries and nodes that an attention took in
   DenseSet<Operation *> judged;                    ///< weighted sums that have a verdict
-  DenseMap<Value, LinearPart> linearParts;
+  DenseMap<Value, LinearPart> linearParts;         ///< of the softmaxes of linear attentions
 };
 
 } // namespace

@@ -1,4 +1,5 @@
 #include "passes/kernels/gpu/DoubleFunctions.h"
+#include "passes/kernels/shared/Polynomial.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
@@ -87,11 +88,9 @@ static constexpr uint64_t kPerHalfPiBits[] = {0,
                                               0x6bfb5fb11f8d5d08,
                                               0x56033046fc7b6bab};
 
+/// Of coefficients whose lowest is the first.
 static Num polynomial(const Num &x, llvm::ArrayRef<double> coefficients) {
-  Num sum = constantLike(x, coefficients.back());
-  for (double each : llvm::reverse(coefficients.drop_back()))
-    sum = fma(sum, x, constantLike(x, each));
-  return sum;
+  return attn::horner(x, llvm::to_vector(llvm::reverse(coefficients)));
 }
 
 static Num fma(const Num &x, double y, const Num &z) { return attn::fma(x, constantLike(x, y), z); }

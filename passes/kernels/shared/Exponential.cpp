@@ -1,4 +1,5 @@
 #include "passes/kernels/shared/Exponential.h"
+#include "passes/kernels/shared/Polynomial.h"
 
 using namespace mlir;
 
@@ -7,14 +8,6 @@ namespace attn {
 /// Adding it rounds a number below 2^22 to an integer, which stands in the low bits of the sum.
 static constexpr double kRounder = 1.5 * (1 << 23);
 static constexpr int64_t kMantissaBits = 23;
-
-/// The polynomial with these coefficients, the highest first.
-static Vec horner(const Vec &x, std::initializer_list<float> coefficients) {
-  Vec p;
-  for (float c : coefficients)
-    p = p.value() ? fma(p, x, constantLike(x, c)) : constantLike(x, c);
-  return p;
-}
 
 /// p * 2^n, where `shifted` is n + kRounder: its low bits are added to the exponent of p in [0.7, 1.42).
 static Vec scaled(const Vec &p, const Vec &shifted) {

@@ -1,5 +1,6 @@
 #include "passes/kernels/shared/FloatFunctions.h"
 #include "builders/Code.h"
+#include "passes/kernels/shared/Polynomial.h"
 #include <cmath>
 #include <limits>
 
@@ -10,14 +11,6 @@ namespace attn {
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 static constexpr double kHalfPi = M_PI / 2;
 static constexpr int64_t kMantissaBits = 23;
-
-/// The polynomial with these coefficients, the highest first.
-template <typename T> static T horner(const T &x, std::initializer_list<double> coefficients) {
-  T p = constantLike(x, *coefficients.begin());
-  for (double c : llvm::drop_begin(coefficients))
-    p = fma(p, x, constantLike(x, c));
-  return p;
-}
 
 /// The square of exp(x / 2), which no x makes too large or too small for a factor 2^n: x / 2 = n log 2 + r / 2. At
 /// kLeast the factor is 0: what masks hide is 0 without an underflow, which takes an Intel core very long.
