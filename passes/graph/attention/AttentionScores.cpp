@@ -92,10 +92,13 @@ LogicalResult ScoreMatcher::matchDot(linalg::LinalgOp product, bool isRepeated) 
     return failure();
   resolve(operands[0].access);
   resolve(operands[1].access);
+  auto namesRow = [&](const Operand &operand) {
+    return namesAny(operand.access,
+                    [&](unsigned atom) { return isRow(atom) && !llvm::is_contained(match.widths, atom); });
+  };
   bool first = covers(operands[0].access, match.keys), second = covers(operands[1].access, match.keys);
   if (match.keys.empty()) { // one key: what depends on the query's position is the query
-    first = namesAny(operands[1].access,
-                     [&](unsigned atom) { return isRow(atom) && !llvm::is_contained(match.widths, atom); });
+    first = namesRow(operands[1]);
     second = !first;
   }
   if (first == second)
@@ -105,6 +108,9 @@ LogicalResult ScoreMatcher::matchDot(linalg::LinalgOp product, bool isRepeated) 
   match.repeatsQuery = isRepeated;
   match.query = operands[first ? 1 : 0];
   match.key = operands[first ? 0 : 1];
+  // Heads mixed before the softmax: weights times scores. Keys of their own for each row would be those scores.
+  if (!namesRow(match.query) && namesRow(match.key))
+    return fail("a contraction mixes scores before the softmax (talking heads)", product.getLoc());
   // w . k with a term of the query added: a sum of two terms says more.
   if (!isRepeated && isStatic(match.query.value) && llvm::any_of(match.scoreCaptures, [&](unsigned n) {
         const Operand &capture = match.captures[n];
