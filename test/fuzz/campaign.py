@@ -5,7 +5,8 @@
 
 Generators take turns. FOLDER keeps what was done (state.json), each failure in a folder of its own, those of
 models.py with a smaller one beside it (reduced.onnx), and results.md, a page of what was tried and what differs.
-Called again it goes on with the next seeds; another commit begins a state of its own, from seeds of its own.
+Called again it goes on with the next seeds. A commit that changes what is judged, the compiler, the runtime or the
+generators, begins a state of its own, from seeds of its own; one of pages or of other tests doesn't.
 --graphs counts the models of models.py.
 """
 import argparse
@@ -29,9 +30,16 @@ OTHERS = {"attention": ("attention_graphs.py", 40, "--tools={}"),
           "programs": ("programs.py", 60, "--server={}/onnx-case-server"),
           "mutations": ("mutations.py", 60, "--server={}/onnx-case-server")}
 TURN = 100
+JUDGED = ["builders", "compiler", "dialects", "frontends", "passes", "runtime", "tools", "test/fuzz", ":(exclude)*.md", ":(exclude)*.test"]
 WHAT = {"models": "models of several layers against float64, ONNX Runtime and -O0", "attention": "attention graphs against float64",
         "operators": "models of one operator against the reference", "programs": "models of several operators against ONNX Runtime",
         "mutations": "spoilt files, which end with a message"}
+
+
+def judged_commit():
+    """The last commit that changed the compiler, the runtime or a generator."""
+    done = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%H", "--", *JUDGED], capture_output=True, text=True)
+    return done.stdout.strip() or models.commit()
 
 
 class Campaign:
@@ -39,12 +47,12 @@ class Campaign:
         self.args, self.folder = args, args.folder.resolve()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.file = self.folder / "state.json"
-        now = models.commit()
+        now = judged_commit()
         state = json.loads(self.file.read_text()) if self.file.exists() else {}
         if state.get("commit") != now:
             if state:
                 self.file.rename(self.folder / f"state-{state['commit'][:7]}.json")
-            state = {"commit": now, "seconds": 0, "first": models.seed_number("commit"), "next": {}, "counts": {}, "failures": [], "operators": {}}
+            state = {"commit": now, "seconds": 0, "first": int(now[:7], 16) * 1000, "next": {}, "counts": {}, "failures": [], "operators": {}}
         self.state, self.start = state, time.monotonic()
 
     def save(self):
