@@ -74,6 +74,11 @@ CASES = [
   g = MatMul(t, v)"""), gathered, [True, False]),
     ("gathered_by_einsum", FEATURES, LINEAR.format(gather="""
   g = Einsum<equation = "bnd,bne->bde">(w, v)"""), gathered, [True, False]),
+    # A term of unit dimensions beside the features.
+    ("gathered_with_a_term", {**FEATURES, "m": [1, 1, D]}, """
+  p = Add(q, m)""" + LINEAR.format(gather="""
+  g = Einsum<equation = "bnd,bne->bde">(w, v)""").replace("(q)", "(p)"),
+     lambda k, v, q, m: gathered(k, v, q + m), [True, False]),
     # A pixel's column, without itself, and its row: no part has values for each pixel, and none are made.
     ("criss_cross", IMAGE, """
   r = Einsum<equation = "byxd,bkxd->byxk">(q, k)

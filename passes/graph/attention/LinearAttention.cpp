@@ -26,12 +26,14 @@ SoftmaxOp findSoftmax(Value value) {
 /// of an input of which another size is open.
 bool isOfFeatures(Value value, int64_t dim) {
   using Dim = std::pair<Value, int64_t>;
-  return !worklist(SmallVector<Dim>{{value, dim}}, [](Dim read, SmallVector<Dim> &list) {
+  bool isKnown = false; // an input of known sizes alone says nothing
+  bool hasPlaces = worklist(SmallVector<Dim>{{value, dim}}, [&](Dim read, SmallVector<Dim> &list) {
     auto [next, at] = read;
     auto type = cast<RankedTensorType>(next.getType());
     Operation *op = next.getDefiningOp();
     if (!op) {
-      return type.isDynamicDim(at) || type.hasStaticShape();
+      isKnown |= !type.hasStaticShape();
+      return type.isDynamicDim(at);
     } else if (auto same = dyn_cast<tensor::CastOp>(op); same && isa<RankedTensorType>(same.getSource().getType())) {
       list.push_back({same.getSource(), at});
     } else if (auto softmax = dyn_cast<SoftmaxOp>(op)) {
@@ -47,7 +49,8 @@ bool isOfFeatures(Value value, int64_t dim) {
         if (llvm::is_contained(group, at))
           list.push_back({expand.getSrc(), n});
     } else if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op)) {
-      for (int64_t n : collapse.getReassociationIndices()[at])
+      ReassociationIndices group = collapse.getReassociationIndices()[at];
+      for (int64_t n : group)
         if (collapse.getSrcType().getDimSize(n) != 1)
           list.push_back({collapse.getSrc(), n});
     } else if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op); linalgOp && linalgOp.getNumDpsInits() == 1) {
@@ -65,6 +68,7 @@ bool isOfFeatures(Value value, int64_t dim) {
       }
       if (!isWeight && made.empty())
         return true;
+      isKnown |= isWeight;
       if (!isWeight)
         list.append(made);
     } else {
@@ -72,6 +76,7 @@ bool isOfFeatures(Value value, int64_t dim) {
     }
     return false;
   });
+  return isKnown && !hasPlaces;
 }
 
 /// Whether the sum that `weights` weigh has for values the sum of other weights, on which the scores of `softmax`,

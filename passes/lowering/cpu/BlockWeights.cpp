@@ -135,7 +135,8 @@ private:
     }
     if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(source)) {
       Value product;
-      for (int64_t n : collapse.getReassociationIndices()[dim]) {
+      ReassociationIndices group = collapse.getReassociationIndices()[dim];
+      for (int64_t n : group) {
         Value factor = getValueOrCreateConstantIndexOp(b, loc, sizeOf(collapse.getSrc(), n));
         product = product ? b.createOrFold<arith::MulIOp>(loc, product, factor) : factor;
       }
