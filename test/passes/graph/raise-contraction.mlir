@@ -587,6 +587,43 @@ func.func @product_used(%s: tensor<2x6x3xf32>, %t: tensor<2x3x6xf32>, %v: tensor
       outs(%fo : tensor<2x6x4xf32>) -> tensor<2x6x4xf32>
   return %o, %xy : tensor<2x6x4xf32>, tensor<2x6x6xf32>
 }
+// It is an output as it is before it is transposed.
+// CHECK-LABEL: func.func @transposed_product_used
+// CHECK: linalg.contract {{.*}} -> tensor<2x6x6xf32>
+// CHECK: linalg.contract {{.*}} -> tensor<2x6x4xf32>
+func.func @transposed_product_used(%s: tensor<2x6x3xf32>, %t: tensor<2x3x6xf32>, %v: tensor<2x6x4xf32>) -> (tensor<2x6x4xf32>, tensor<2x6x6xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %x = attn.softmax %s dim 2 : tensor<2x6x3xf32>
+  %y = attn.softmax %t dim 2 : tensor<2x3x6xf32>
+  %e = tensor.empty() : tensor<2x6x6xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x6x6xf32>) -> tensor<2x6x6xf32>
+  %yx = linalg.contract indexing_maps = [#x, #y, affine_map<(b, n, j, m) -> (b, j, n)>]
+      ins(%x, %y : tensor<2x6x3xf32>, tensor<2x3x6xf32>) outs(%f : tensor<2x6x6xf32>) -> tensor<2x6x6xf32>
+  %xy = linalg.transpose ins(%yx : tensor<2x6x6xf32>) outs(%e : tensor<2x6x6xf32>) permutation = [0, 2, 1]
+  %eo = tensor.empty() : tensor<2x6x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x6x4xf32>) -> tensor<2x6x4xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%xy, %v : tensor<2x6x6xf32>, tensor<2x6x4xf32>)
+      outs(%fo : tensor<2x6x4xf32>) -> tensor<2x6x4xf32>
+  return %o, %yx : tensor<2x6x4xf32>, tensor<2x6x6xf32>
+}
+// Two rows that weigh 64 others: y v would take a sum of values for each of these.
+// CHECK-LABEL: func.func @few_rows
+// CHECK: linalg.contract {{.*}} -> tensor<2x2x64xf32>
+// CHECK: linalg.contract {{.*}} -> tensor<2x2x32xf32>
+func.func @few_rows(%s: tensor<2x2x64xf32>, %t: tensor<2x64x64xf32>, %v: tensor<2x64x32xf32>) -> tensor<2x2x32xf32> {
+  %zero = arith.constant 0.0 : f32
+  %x = attn.softmax %s dim 2 : tensor<2x2x64xf32>
+  %y = attn.softmax %t dim 2 : tensor<2x64x64xf32>
+  %e = tensor.empty() : tensor<2x2x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x2x64xf32>) -> tensor<2x2x64xf32>
+  %xy = linalg.contract indexing_maps = [#x, #y, #xy] ins(%x, %y : tensor<2x2x64xf32>, tensor<2x64x64xf32>)
+      outs(%f : tensor<2x2x64xf32>) -> tensor<2x2x64xf32>
+  %eo = tensor.empty() : tensor<2x2x32xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<2x2x32xf32>) -> tensor<2x2x32xf32>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%xy, %v : tensor<2x2x64xf32>, tensor<2x64x32xf32>)
+      outs(%fo : tensor<2x2x32xf32>) -> tensor<2x2x32xf32>
+  return %o : tensor<2x2x32xf32>
+}
 
 // -----
 
