@@ -10,6 +10,7 @@ import textwrap
 import time
 import unittest
 import warnings
+from unittest import mock
 
 import attnc
 import models
@@ -227,6 +228,12 @@ class Caches(unittest.TestCase):
         self.assertRegex(attnc_cache("clear").stdout, "^1 removed")
         self.assertEqual(self.libraries(), [])
         self.assertEqual(attnc_cache("nonsense").returncode, 2)
+        for days in ("-5", "nan"):
+            self.assertIn(f"expects days, 0 or more, not {days}", attnc_cache("clear", f"--unused-days={days}").stderr)
+        with mock.patch.dict(os.environ, ATTNC_CACHE_SIZE="zz"):
+            done = attnc_cache()
+        self.assertEqual((done.returncode, "Traceback" in done.stderr), (2, False))
+        self.assertIn("ATTNC_CACHE_SIZE expects bytes", done.stderr)
 
 
 if __name__ == "__main__":

@@ -291,6 +291,7 @@ class Calls(unittest.TestCase):
         self.assertNotIn(bert.path, str(error))
         self.check("^no entry of model.onnx keeps a state", bert.state, attnc.Unsupported)
         self.check(plain.name, lambda: bert.set_weight(plain.name, np.zeros((1, 1), np.float32)))
+        self.check("expects an array, not None", lambda: bert.set_weight(plain.name, None))
 
     def test_a_library_needs_no_compiler(self):
         """What a process imports that loads a library and runs it: each module is time until its first answer."""

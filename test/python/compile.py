@@ -8,6 +8,8 @@ import tempfile
 import textwrap
 import time
 import unittest
+import warnings
+from unittest import mock
 
 import attnc
 import models
@@ -174,13 +176,18 @@ class Compile(unittest.TestCase):
     def test_a_limit_on_loops(self):
         model = attnc.load(models.loop(), max_loop_iterations=3, cache=False)
         self.assertEqual(model(np.int64(3)), 3)
-        with self.assertRaisesRegex(attnc.Error, "3"):
+        with self.assertRaisesRegex(attnc.Error, "asks for 4 iterations, the limit is 3"):
             model(np.int64(4))
 
     def test_what_a_compile_notes(self):
         with self.assertWarnsRegex(attnc.CompileWarning, "each run copies its state 'c'") as caught:
             attnc.compile(models.growing(), self.folder / "model.so", own_state=True, states={"c": "d"})
         self.assertEqual(caught.filename, __file__)
+        with warnings.catch_warnings(), mock.patch.dict(os.environ, ATTNC_CACHE=str(self.folder / "cache")):
+            warnings.simplefilter("error")
+            with self.assertRaisesRegex(attnc.CompileWarning, "each run copies"):
+                attnc.load(models.growing(), own_state=True, states={"c": "d"})
+            self.assertEqual([kept.model != "?" for kept in attnc.Cache().list()], [True])
 
     def test_interrupt(self):
         # Only this process gets the signal, as from `kill -INT`; it must take the compiler along.

@@ -126,11 +126,14 @@ class Cache:
                 path = self.folder / f"{key}.so"
                 if path.is_dir():
                     raise CacheUnusable(f"{path}: is a folder")
-                compile(path)
-                note = path.with_suffix(".json")
-                staged = note.with_suffix(f".{os.getpid()}.tmp")
-                staged.write_text(json.dumps({"model": model, "flags": list(flags), "made": time.time()}))
-                staged.replace(note)
+                try:
+                    compile(path)
+                finally:
+                    if path.is_file():  # also where a CompileWarning is raised as an error
+                        note = path.with_suffix(".json")
+                        staged = note.with_suffix(f".{os.getpid()}.tmp")
+                        staged.write_text(json.dumps({"model": model, "flags": list(flags), "made": time.time()}))
+                        staged.replace(note)
         except OSError as error:
             if isinstance(error, CacheUnusable) or error.filename is None or error.errno is None:
                 raise

@@ -183,7 +183,7 @@ def _in_python(text: str) -> str:
         return f"{name}={{'{key}': {repr(rest) if flag == 'state' else rest}}}"
 
     text = text.replace("'attnc --help' lists the options", "help(attnc.compile) lists the options")
-    return re.sub(r"--(?P<flag>[a-z][a-z0-9-]*)(?:=(?P<value>[\w:.-]*\w))?", option, text)
+    return re.sub(r"(?<![\w/.-])--(?P<flag>[a-z][a-z0-9-]*)(?:=(?P<value>[\w:.-]*\w))?", option, text)
 
 
 def _error_of(status: int, message: str) -> Type[Error]:

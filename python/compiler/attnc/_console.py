@@ -30,6 +30,8 @@ def attn_bench() -> NoReturn:
 
 
 def _cache(arguments: "list[str]") -> int:
+    from attnc_runtime import InvalidArgument
+
     from ._cache import Cache, size_limit
 
     parser = argparse.ArgumentParser(
@@ -38,6 +40,12 @@ def _cache(arguments: "list[str]") -> int:
     parser.add_argument("command", nargs="?", choices=["list", "clear"], default="list")
     parser.add_argument("--unused-days", type=float, metavar="N", help="clear: only what was not used for N days")
     asked = parser.parse_args(arguments)
+    if asked.unused_days is not None and not asked.unused_days >= 0:
+        parser.error(f"--unused-days expects days, 0 or more, not {asked.unused_days:g}")
+    try:
+        limit = size_limit()
+    except InvalidArgument as error:
+        parser.error(str(error))
     cache = Cache()
     kept = cache.list()
     if asked.command == "clear":
@@ -50,5 +58,5 @@ def _cache(arguments: "list[str]") -> int:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.used))
         print(f"{each.path.stem[:12]}  {each.bytes / 1e6:9.1f} MB  {used}  {each.model} {' '.join(each.flags)}")
     total = sum(k.bytes for k in kept)
-    print(f"{len(kept)} in {cache.folder}, {total / 1e6:.1f} MB of at most {size_limit() / 1e6:.0f}")
+    print(f"{len(kept)} in {cache.folder}, {total / 1e6:.1f} MB of at most {limit / 1e6:.0f}")
     return 0

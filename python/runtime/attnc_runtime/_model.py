@@ -102,6 +102,8 @@ class Entry:
         state: Optional["State"] = None,
     ) -> Dict[str, Any]:
         """Runs with ``inputs`` by name and returns all outputs by name; see Model.run."""
+        if others and isinstance(inputs, Mapping):
+            raise _errors.InvalidArgument("run expects the inputs alone; the rest by keyword, as entry='main'")
         if others:
             raise _errors.InvalidArgument(
                 "run expects the inputs alone, by name, and returns all outputs by name: of ONNX Runtime's "
@@ -433,6 +435,8 @@ class Model:
 
     def set_weight(self, name: str, value: Any) -> None:
         """Replaces a weight of ``weights`` by a copy of ``value``, for all sessions; waits until running runs end."""
+        if value is None:
+            raise _errors.InvalidArgument(f"the weight '{name}' expects an array, not None")
         try:
             self._engine.set_weight(str(name), value)
         except _errors.Error as error:
