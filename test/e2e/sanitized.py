@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Models under a sanitizer of LLVM, in generated code and in the runtime: sanitized.py KIND TOOLS ATTN_RUN FOLDER [MODEL...]
+
+KIND is address or thread. What attnc emits as LLVM IR is instrumented and linked, and takes the object's place in the library;
+ATTN_RUN, whose runtime is instrumented, too, runs its cases with four threads. Outputs are compared with the stored
+references. Without a MODEL it is all of test/e2e/models.
+
+That a report would be seen is tried with the first model: a load behind the end of a global, or a counter that the tasks of a
+loop share, is put into its code. Tensors between ops lie in one workspace: accesses out of one and into the next are not seen.
+"""
+import ctypes
+import json
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+
+import numpy as np
+
+from check_model import complaint
+
+MODELS = pathlib.Path(__file__).parent / "models"
+LLVM = pathlib.Path("/usr/lib/llvm-22")
+FOOTER = "<4I5Q"  # attnrt_footer of abi.h up to its digest
+LEAF, LARGE = 1 << 20, 32
+SPOILT = {"address": (r"(define internal i32 @attn\.[^{]*\{\n)", "load volatile i8, ptr getelementptr (i8, ptr @spoilt, i64 9)"),
+          "thread": (r"(define internal void @attn\.\w+_task\([^{]*\{\n)", "load volatile i64, ptr @spoilt\n  store volatile i64 %spoilt, ptr @spoilt")}
+
+
+def digest(data):
+    llvm = ctypes.CDLL(str(next(LLVM.glob("lib/libLLVM.so.22*"))))
+    hasher, result = ctypes.create_string_buffer(4096), ctypes.create_string_buffer(32)
+    llvm.llvm_blake3_hasher_init(hasher)
+    llvm.llvm_blake3_hasher_update(hasher, data, ctypes.c_size_t(len(data)))
+    llvm.llvm_blake3_hasher_finalize(hasher, result, ctypes.c_size_t(32))
+    return result.raw
+
+
+def graft(library, elf):
+    """`library` with another object, whose stack is not known."""
+    footer = library[-int.from_bytes(library[-16:-8], "little"):]
+    first = struct.calcsize(FOOTER)
+    abi, needed, flags, reserved, _, offset, size, _, _ = struct.unpack(FOOTER, footer[:first])
+    body = elf + bytes(-len(elf) % 4096) + library[offset:offset + size]
+    begin = struct.pack(FOOTER, abi, needed, flags, reserved, len(elf), len(body) - size, size, len(body) + len(footer), 0)
+    leaves = b"".join(digest(body[at:at + LEAF]) for at in range(0, len(body), LEAF))
+    return body + begin + digest(leaves + begin) + footer[first + 32:]
+
+
+class Sanitizer:
+    def __init__(self, kind, tools, attn_run, folder):
+        self.kind, self.tools, self.attn_run, self.folder = kind, pathlib.Path(tools), attn_run, pathlib.Path(folder)
+
+    def output(self, command):
+        return subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    def build(self, model, spoil=False):
+        """The instrumented library of a model."""
+        library, ir, elf = (self.folder / f"m.{suffix}" for suffix in ("so", "ll", "elf"))
+        self.output([self.tools / "attnc", model, "-o", library])
+        text = self.output([self.tools / "attnc", model, "--emit=llvm", "-o", "-"])
+        if spoil:
+            where, what = SPOILT[self.kind]
+            text, count = re.subn(where, rf"\1  %spoilt = {what}\n", text)
+            assert count, model
+            text += "\n@spoilt = internal global [8 x i8] zeroinitializer\n"
+        ir.write_text(text)
+        # ThreadSanitizer looks at no access of more than 16 bytes, and at none behind a mask.
+        parts = ",function(scalarize-masked-mem-intrin,scalarizer<load-store>)" if self.kind == "thread" else ""
+        self.output([LLVM / "bin/opt", f"-passes=forceattrs{parts}", f"-force-attribute=sanitize_{self.kind}", ir, "-o", ir])
+        self.output([LLVM / "bin/clang", "-O1", "-march=native", "-w", f"-fsanitize={self.kind}", "-shared", "-fPIC",
+                     "-x", "ir", ir, "-o", elf])
+        library.write_bytes(graft(library.read_bytes(), elf.read_bytes()))
+        return library
+
+    def start(self, library, *options):
+        return subprocess.run([self.attn_run, str(library), "--threads=4", *options], capture_output=True, text=True,
+                              errors="replace")
+
+    def run(self, library, inputs, outputs):
+        """What attn-run says, and the outputs."""
+        command = []
+        for n, (name, value) in enumerate(inputs.items()):
+            np.save(self.folder / f"in{n}.npy", value)
+            command.append(f"--input={name}=@{self.folder}/in{n}.npy")
+        command += [f"--output={name}=@{self.folder}/out{n}.npy" for n, name in enumerate(outputs)]
+        done = self.start(library, *command)
+        if done.returncode:
+            return done.stderr.strip() or f"exit status {done.returncode}", []
+        return "", [np.load(self.folder / f"out{n}.npy") for n in range(len(outputs))]
+
+    def judge(self, folder, spoil=False):
+        """What is wrong with a model, over its cases."""
+        meta = json.loads((folder / "meta.json").read_text())
+        library = self.build(folder / "model.onnx", spoil)
+        for path in sorted(folder.glob("inputs_*.npz")):
+            want = dict(np.load(path.with_name(path.name.replace("inputs", "outputs"))))
+            said, got = self.run(library, dict(np.load(path)), want)
+            for name, value in zip(want, got):
+                said = said or complaint(value, want[name], meta["rtol"], meta["atol"])
+            if said:
+                return f"{path.stem}: {said}"
+        # Larger, so that several threads find tasks; not every model has a meaning there.
+        names = {size for shape in meta["inputs"].values() for size in shape["shape"] if isinstance(size, str)}
+        said = self.start(library, *(f"--dim={name}:{LARGE}" for name in sorted(names))).stderr
+        return f"dimensions of {LARGE}: {said}" if "Sanitizer" in said else ""
+
+
+def main(kind, tools, attn_run, folder, *names):
+    sanitizer = Sanitizer(kind, tools, attn_run, folder)
+    models = [MODELS / name for name in names] or sorted(MODELS.iterdir())
+    report = {"address": "ERROR: AddressSanitizer: global-buffer-overflow", "thread": "WARNING: ThreadSanitizer: data race"}[kind]
+    # One thread may have been fast enough to take all tasks.
+    assert any(report in sanitizer.judge(models[0], spoil=True) for _ in range(5)), f"nothing is said of {models[0].name}, spoilt"
+    wrong = 0
+    for model in models:
+        if found := sanitizer.judge(model):
+            wrong += 1
+            print(f"{model.name}, {found}", flush=True)
+    print(f"{len(models)} models, {wrong} wrong")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
