@@ -171,6 +171,9 @@ class Compile(unittest.TestCase):
             self.check(message, attnc.InvalidArgument, models.scaled(), self.folder / "model.so", **options)
         self.check("name them with states={'INPUT': 'OUTPUT'}", attnc.InvalidArgument, models.scaled(), self.folder / "m.so",
                    own_state=True)  # fmt: skip
+        for search, message in ((attnc.Beam(5), r"^search=attnc.Beam\(\) needs a first token: bos=ID, or bos='input'"),
+                                (attnc.Greedy(bos=1), r"^search=attnc.Greedy\(\) needs max_length")):
+            self.check(message, attnc.InvalidArgument, models.scaled(), self.folder / "m.so", search=search)
         self.check("dims={'batch': 0} makes tensors empty", attnc.InvalidArgument, models.BERT, self.folder / "m.so", dims={"batch": 0})
 
     def test_a_limit_on_loops(self):

@@ -178,6 +178,10 @@ def _in_python(text: str) -> str:
         if value is None:
             return name
         key, colon, rest = value.partition(":")
+        if flag == "generate" and key in ("greedy", "beam", "sample"):
+            return f"search=attnc.{key.capitalize()}({rest})"
+        if re.fullmatch(r"[0-9.]+|[A-Z]+", value):  # a number, or what stands for one
+            return f"{name}={value}"
         if flag not in ("dim", "shape", "state") or not colon:
             return f"{name}='{value}'"
         return f"{name}={{'{key}': {repr(rest) if flag == 'state' else rest}}}"
