@@ -27,6 +27,17 @@ FailureOr<Access> ScoreMatcher::writeScore(Value scores, bool capturesThem) {
   return *writer.targetAccess;
 }
 
+/// Whether elementwise ops and views make `value` of a product of two computed tensors, as scores are.
+static bool isOfProduct(Value value) {
+  return worklist(Values{value}, [](Value next, Values &list) {
+    Operation *op = next.getDefiningOp();
+    if (isContraction(op))
+      return !isStatic(op->getOperand(0)) && !isStatic(op->getOperand(1));
+    followTensors(op, list);
+    return false;
+  });
+}
+
 /// Writes the score region from `product`, and finds how its operands are read.
 LogicalResult ScoreMatcher::readProduct(linalg::LinalgOp product, bool isRepeated, Operand (&operands)[2]) {
   FailureOr<Access> result = writeScore(product->getResult(0));
@@ -109,7 +120,7 @@ LogicalResult ScoreMatcher::matchDot(linalg::LinalgOp product, bool isRepeated) 
   match.query = operands[first ? 1 : 0];
   match.key = operands[first ? 0 : 1];
   // Heads mixed before the softmax: weights times scores. Keys of their own for each row would be those scores.
-  if (!namesRow(match.query) && namesRow(match.key))
+  if (!namesRow(match.query) && namesRow(match.key) && isOfProduct(match.key.value))
     return fail("a contraction mixes scores before the softmax (talking heads)", product.getLoc());
   // w . k with a term of the query added: a sum of two terms says more.
   if (!isRepeated && isStatic(match.query.value) && llvm::any_of(match.scoreCaptures, [&](unsigned n) {

@@ -90,6 +90,32 @@ func.func @mixed_scores(%q: tensor<3x6x4xf32>, %k: tensor<3x7x4xf32>, %x: tensor
 #w = affine_map<(i, e, j) -> (i, j)>
 #v = affine_map<(i, e, j) -> (j, e)>
 #o = affine_map<(i, e, j) -> (i, e)>
+// Near miss: features of each pair that a vector weighs are keys, not scores that are mixed.
+// CHECK: fused = true, kind = "dot"
+// CHECK-LABEL: func.func @features_of_pairs
+func.func @features_of_pairs(%k: tensor<6x7x4xf32>, %x: tensor<7x4xf32>) -> tensor<6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %q = arith.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>
+  %e = tensor.empty() : tensor<6x7xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<6x7xf32>) -> tensor<6x7xf32>
+  %t = linalg.contract indexing_maps = [affine_map<(i, j, d) -> (d)>, #pair, #s] ins(%q, %k : tensor<4xf32>, tensor<6x7x4xf32>)
+      outs(%f : tensor<6x7xf32>) -> tensor<6x7xf32>
+  %p = attn.softmax %t dim 1 : tensor<6x7xf32>
+  %eo = tensor.empty() : tensor<6x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<6x4xf32>) -> tensor<6x4xf32>
+  %y = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %x : tensor<6x7xf32>, tensor<7x4xf32>)
+      outs(%fo : tensor<6x4xf32>) -> tensor<6x4xf32>
+  return %y : tensor<6x4xf32>
+}
+
+// -----
+
+#pair = affine_map<(i, j, d) -> (i, j, d)>
+#shared = affine_map<(i, j, d) -> (i, d)>
+#s = affine_map<(i, j, d) -> (i, j)>
+#w = affine_map<(i, e, j) -> (i, j)>
+#v = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
 // Near miss: each query has keys of its own and is itself one of many, as with relative positions.
 // CHECK: fused = true, kind = "dot"
 // CHECK-LABEL: func.func @keys_of_each_query
