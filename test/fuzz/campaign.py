@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The long run of all generators, from where it stopped; ./dev campaign calls it.
 
-    campaign.py [--hours=N | --graphs=N] [--only=models] [--folder=build/campaign] [--jobs=2]
+    campaign.py [--hours=N | --graphs=N] [--only=models] [--folder=build/campaign] [--tools=build/bin] [--jobs=2]
 
 Generators take turns. FOLDER keeps what was done (state.json), each failure in a folder of its own, those of
 models.py with a smaller one beside it (reduced.onnx), and results.md, a page of what was tried and what differs.
@@ -30,7 +30,8 @@ OTHERS = {"attention": ("attention_graphs.py", 40, "--tools={}"),
           "programs": ("programs.py", 60, "--server={}/onnx-case-server"),
           "mutations": ("mutations.py", 60, "--server={}/onnx-case-server")}
 TURN = 100
-JUDGED = ["builders", "compiler", "dialects", "frontends", "passes", "runtime", "tools", "test/fuzz", ":(exclude)*.md", ":(exclude)*.test"]
+JUDGED = ["builders", "compiler", "dialects", "frontends", "passes", "runtime", "tools", "test/fuzz", "test/onnx_backend",
+          "cmake", "CMakeLists.txt", "requirements.txt", ":(exclude)*.md", ":(exclude)*.test"]
 WHAT = {"models": "models of several layers against float64, ONNX Runtime and -O0", "attention": "attention graphs against float64",
         "operators": "models of one operator against the reference", "programs": "models of several operators against ONNX Runtime",
         "mutations": "spoilt files, which end with a message"}
@@ -99,13 +100,14 @@ class Campaign:
         command = [sys.executable, HERE / script, f"--seed={seed}", f"--count={count}", tools.format(self.args.tools.resolve()),
                    f"--failures={failures}", f"--jobs={self.args.jobs}"]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=self.folder)
-        tried = count
-        if found := re.search(r"(\d+) of (\d+) (agree|answered), (\d+) fail", done.stdout):
-            tried = int(found[2])
+        tried, left = count, 0
+        if found := re.search(r"\d+ of (\d+) (?:agree|answered)(?:, (\d+) left open)?, \d+ fail", done.stdout):
+            tried, left = int(found[1]), int(found[2] or 0)
         failed = [line for line in done.stdout.splitlines() if re.match(r"FAIL|seed \d+: (wrong|crash|refused)", line)]
         if done.returncode and not failed and not re.search(r"\b0 (fail|wrong)", done.stdout):
             failed = [f"{script} ends with {done.returncode}: {(done.stderr or done.stdout)[-300:]}"]
-        self.count(name, "pass", tried - len(failed))
+        self.count(name, "pass", tried - left - len(failed))
+        self.count(name, "open", left)
         for line in failed:
             self.count(name, "failed")
             self.fail(name, seed, line, failures)

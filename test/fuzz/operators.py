@@ -201,7 +201,7 @@ def main():
                 break
     print(", ".join(f"{kind} {n}" for kind, n in sorted(counts.items())))
     failed = counts["wrong"] + counts["crash"] + counts["refused"]
-    print(f"{done - failed} of {done} agree, {failed} fail")
+    print(f"{counts['pass']} of {done} agree, {counts['open']} left open, {failed} fail")
     return 1 if failed or done < args.count else 0
 
 
