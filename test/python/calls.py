@@ -155,6 +155,7 @@ class Calls(unittest.TestCase):
         self.check("out expects a mapping of names to arrays, not ndarray", lambda: model.run(feeds, out=rows()))
         self.check("output 'y' overlaps input 'a'", lambda: model.run(feeds, out={"y": feeds["a"]}))
         for entry in (model, model.entries["main"]):
+            self.check("the inputs alone, and all else by keyword", lambda: entry.run(feeds, "main"))
             self.check("of ONNX Runtime's run\\(names, feeds\\) write run\\(feeds\\)", lambda: entry.run(None, feeds))
         self.check("cancel expects an attnc.Cancel, not int", lambda: model.run(feeds, cancel=3))
         self.check("state expects an attnc.State, not str", lambda: model.run(feeds, state="s"))

@@ -128,18 +128,22 @@ class Cache:
                     raise CacheUnusable(f"{path}: is a folder")
                 try:
                     compile(path)
-                finally:
-                    if path.is_file():  # also where a CompileWarning is raised as an error
-                        note = path.with_suffix(".json")
-                        staged = note.with_suffix(f".{os.getpid()}.tmp")
-                        staged.write_text(json.dumps({"model": model, "flags": list(flags), "made": time.time()}))
-                        staged.replace(note)
+                except Warning:  # a CompileWarning that is raised as an error leaves a library
+                    self._describe(path, model, flags)
+                    raise
+                self._describe(path, model, flags)
         except OSError as error:
             if isinstance(error, CacheUnusable) or error.filename is None or error.errno is None:
                 raise
             raise CacheUnusable(f"{error.filename}: {error.strerror}") from error
         self.shrink(size_limit(), keep=path)
         return path
+
+    def _describe(self, path: pathlib.Path, model: str, flags: Sequence[str]) -> None:
+        note = path.with_suffix(".json")
+        staged = note.with_suffix(f".{os.getpid()}.tmp")
+        staged.write_text(json.dumps({"model": model, "flags": list(flags), "made": time.time()}))
+        staged.replace(note)
 
     def remove(self, path: pathlib.Path) -> None:
         for name in (path.with_suffix(".json"), path):

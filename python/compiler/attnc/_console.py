@@ -42,10 +42,6 @@ def _cache(arguments: "list[str]") -> int:
     asked = parser.parse_args(arguments)
     if asked.unused_days is not None and not asked.unused_days >= 0:
         parser.error(f"--unused-days expects days, 0 or more, not {asked.unused_days:g}")
-    try:
-        limit = size_limit()
-    except InvalidArgument as error:
-        parser.error(str(error))
     cache = Cache()
     kept = cache.list()
     if asked.command == "clear":
@@ -54,6 +50,10 @@ def _cache(arguments: "list[str]") -> int:
             cache.remove(each.path)
         print(f"{len(old)} removed, {sum(k.bytes for k in old) / 1e6:.1f} MB")
         return 0
+    try:
+        limit = size_limit()
+    except InvalidArgument as error:
+        parser.error(str(error))
     for each in kept:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.used))
         print(f"{each.path.stem[:12]}  {each.bytes / 1e6:9.1f} MB  {used}  {each.model} {' '.join(each.flags)}")

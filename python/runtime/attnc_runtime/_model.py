@@ -103,7 +103,7 @@ class Entry:
     ) -> Dict[str, Any]:
         """Runs with ``inputs`` by name and returns all outputs by name; see Model.run."""
         if others and isinstance(inputs, Mapping):
-            raise _errors.InvalidArgument("run expects the inputs alone; the rest by keyword, as entry='main'")
+            raise _errors.InvalidArgument("run expects the inputs alone, and all else by keyword")
         if others:
             raise _errors.InvalidArgument(
                 "run expects the inputs alone, by name, and returns all outputs by name: of ONNX Runtime's "
