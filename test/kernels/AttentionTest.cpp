@@ -255,6 +255,26 @@ TEST_P(AttentionTest, DenormalsAreZero) {
   }
 }
 
+// Weights that are no exponentials below a maximum may all be denormal, as sigmoids of -88 are, and still sum to 1.
+TEST_P(AttentionTest, DenormalsSumToOne) {
+  Attention a;
+  a.normalizer = "sum";
+  a.score = "%k = arith.constant 3.0e-39 : f32\n%p = math.absf %s : f32\n%y = arith.mulf %p, %k : f32";
+  a.dynamic = "ij";
+  Sizes sizes = {{'b', 1}, {'h', 1}, {'i', 33}, {'j', 300}, {'d', 8}, {'e', 9}};
+  auto kernel = compileAttention(isa, a, sizes);
+  ASSERT_TRUE(kernel);
+  Reference reference;
+  reference.score = [](double s, const At &) { return 3e-39 * std::fabs(s); };
+  for (int64_t rows : {33, 4, 1})
+    for (int64_t keys : {300, 5}) {
+      sizes['i'] = rows, sizes['j'] = keys;
+      Operands o(a, sizes);
+      ASSERT_TRUE(kernel->call(o.all()));
+      ASSERT_EQ(compareWithReference(o, reference), "") << rows << " queries, " << keys << " keys";
+    }
+}
+
 // A NaN or an infinite score poisons its row, as softmax does, and no other.
 TEST_P(AttentionTest, NotANumberInQueries) {
   Attention a;

@@ -81,9 +81,14 @@ FailureOr<func::FuncOp> buildAttention(OpBuilder &builder, Location loc, const A
     total = k.select(isFew, countAttentionRowTasks(k, spec, plan, buffers, partials), total);
   }
   auto parallel = [&](Value count, llvm::function_ref<void(Value)> body) {
-    scf::ParallelOp::create(
-        builder, loc, ValueRange{k.index(0)}, ValueRange{count}, ValueRange{k.index(1)},
-        [&](OpBuilder &, Location, ValueRange position) { k.withoutDenormals([&] { body(position[0]); }); });
+    scf::ParallelOp::create(builder, loc, ValueRange{k.index(0)}, ValueRange{count}, ValueRange{k.index(1)},
+                            [&](OpBuilder &, Location, ValueRange position) {
+                              // The greatest weight of a softmax is 1. Others may all be denormal, and still sum to 1.
+                              if (spec.normalizer == Normalizer::softmax)
+                                k.withoutDenormals([&] { body(position[0]); });
+                              else
+                                body(position[0]);
+                            });
   };
   parallel(total, [&](Value position) {
     auto few = [&] {
