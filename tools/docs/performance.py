@@ -26,11 +26,11 @@ HEAD = """# Performance
 Written by `tools/docs/performance.py` from `test/bench/results` and `test/bench/notes.json`; do not edit.
 
 `./dev bench` runs all sides in one process, alternating, on the same inputs. A time is the median of the medians of its
-rounds, in milliseconds. A factor says how many times as long as attnc another side takes in the same round, the median of
-all rounds: more than 1 means that attnc is faster. What attnc takes with narrower weights or products (`--weights`, `--precision`) is a factor, too: less than 1
-means that it is faster than attnc in f32. OpenVINO in bf16 is compared with attnc in bf16 by the quotient of both.
-Of a file in fewer bits all sides run that file; `f32` is attnc on the model that it was made of, and `int8` attnc on the
-file with `--precision=int8`.
+rounds, in milliseconds. A factor says how many times as long as attnc another side takes in the same round, the median
+of all rounds: more than 1 means that attnc is faster. What attnc takes with narrower weights or products (`--weights`,
+`--precision`) is a factor, too: less than 1 means that it is faster than attnc in f32. OpenVINO in bf16 is compared with
+attnc in bf16 by the quotient of both. Of a file in fewer bits all sides run that file; `f32` is attnc on the model that
+it was made of, and `int8` attnc on the file with `--precision=int8`.
 
 Speed is measured here and never asserted in a test.
 """
