@@ -1,19 +1,17 @@
 #!/usr/bin/env python3
-"""Models under a sanitizer of LLVM, in generated code and in the runtime: sanitized.py KIND TOOLS ATTN_RUN FOLDER [MODEL...]
+"""Models under a sanitizer of LLVM, in generated code and in the runtime: sanitized.py KIND BUILD FOLDER [MODEL...]
 
-KIND is address or thread. What attnc emits as LLVM IR is instrumented and linked, and takes the object's place in the library;
-ATTN_RUN, whose runtime is instrumented, too, runs its cases with four threads. Outputs are compared with the stored
-references. Without a MODEL it is all of test/e2e/models.
+KIND is address or thread. What attnc of the folder BUILD emits as LLVM IR is instrumented and linked, and takes the
+object's place in the library; an attn-run whose runtime is instrumented, too, runs its cases with four threads. Outputs
+are compared with the stored references. Without a MODEL it is all of test/e2e/models.
 
 That a report would be seen is tried with the first model: a load behind the end of a global, or a masked store that all
 tasks of a loop make, is put into its code. Not seen are accesses out of one tensor into another of the workspace, which is
 one buffer, and those behind weights, which are a mapping of the file.
 """
-import ctypes
 import json
 import pathlib
 import re
-import struct
 import subprocess
 import sys
 
@@ -23,8 +21,7 @@ from check_model import complaint
 
 MODELS = pathlib.Path(__file__).parent / "models"
 LLVM = pathlib.Path("/usr/lib/llvm-22")
-FOOTER = "<4I5Q"  # attnrt_footer of abi.h up to its digest
-LEAF, LARGE = 1 << 20, 32
+LARGE = 32
 # Where what is put in, and what it needs.
 SPOILT = {"address": (r"(define internal i32 @attn\.[^{]*\{\n)",
                       "%spoilt = load volatile i8, ptr getelementptr (i8, ptr @spoilt, i64 17)", ""),
@@ -33,38 +30,20 @@ SPOILT = {"address": (r"(define internal i32 @attn\.[^{]*\{\n)",
                      "declare void @llvm.masked.store.v2i64.p0(<2 x i64>, ptr, <2 x i1>)\n")}
 
 
-def digest(data):
-    llvm = ctypes.CDLL(str(next(LLVM.glob("lib/libLLVM.so.22*"))))
-    hasher, result = ctypes.create_string_buffer(4096), ctypes.create_string_buffer(32)
-    llvm.llvm_blake3_hasher_init(hasher)
-    llvm.llvm_blake3_hasher_update(hasher, data, ctypes.c_size_t(len(data)))
-    llvm.llvm_blake3_hasher_finalize(hasher, result, ctypes.c_size_t(32))
-    return result.raw
-
-
-def graft(library, elf):
-    """`library` with another object, whose stack is not known."""
-    footer = library[-int.from_bytes(library[-16:-8], "little"):]
-    first = struct.calcsize(FOOTER)
-    abi, needed, flags, reserved, _, offset, size, _, _ = struct.unpack(FOOTER, footer[:first])
-    body = elf + bytes(-len(elf) % 4096) + library[offset:offset + size]
-    begin = struct.pack(FOOTER, abi, needed, flags, reserved, len(elf), len(body) - size, size, len(body) + len(footer), 0)
-    leaves = b"".join(digest(body[at:at + LEAF]) for at in range(0, len(body), LEAF))
-    return body + begin + digest(leaves + begin) + footer[first + 32:]
-
-
 class Sanitizer:
-    def __init__(self, kind, tools, attn_run, folder):
-        self.kind, self.tools, self.attn_run, self.folder = kind, pathlib.Path(tools), attn_run, pathlib.Path(folder)
+    def __init__(self, kind, build, folder):
+        self.kind, self.folder, build = kind, pathlib.Path(folder), pathlib.Path(build)
+        self.attnc, self.attn_run = build / "bin/attnc", build / f"test/sanitized/attn-run-{kind}"
+        self.make_library = build / "test/runtime/make-library"
 
     def output(self, command):
         return subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE, text=True).stdout
 
     def build(self, model, spoil=False):
         """The instrumented library of a model."""
-        library, ir, elf = (self.folder / f"m.{suffix}" for suffix in ("so", "ll", "elf"))
-        self.output([self.tools / "attnc", model, "-o", library])
-        text = self.output([self.tools / "attnc", model, "--emit=llvm", "-o", "-"])
+        plain, library, ir, elf = (self.folder / name for name in ("plain.so", "m.so", "m.ll", "m.elf"))
+        self.output([self.attnc, model, "-o", plain])
+        text = self.output([self.attnc, model, "--emit=llvm", "-o", "-"])
         if spoil:
             where, what, needed = SPOILT[self.kind]
             text, count = re.subn(where, rf"\1  {what}\n", text)
@@ -79,11 +58,11 @@ class Sanitizer:
         self.output([LLVM / "bin/opt", f"-passes=forceattrs{parts}", f"-force-attribute=sanitize_{self.kind}", ir, "-o", ir])
         self.output([LLVM / "bin/clang", "-O1", "-march=native", "-w", f"-fsanitize={self.kind}", "-shared", "-fPIC",
                      "-x", "ir", ir, "-o", elf])
-        library.write_bytes(graft(library.read_bytes(), elf.read_bytes()))
+        self.output([self.make_library, elf, library, plain])
         return library
 
     def start(self, library, *options):
-        return subprocess.run([self.attn_run, str(library), "--threads=4", *options], capture_output=True, text=True,
+        return subprocess.run([str(self.attn_run), str(library), "--threads=4", *options], capture_output=True, text=True,
                               errors="replace")
 
     def run(self, library, inputs, outputs):
@@ -115,8 +94,8 @@ class Sanitizer:
         return f"dimensions of {LARGE}: {said}" if "Sanitizer" in said else ""
 
 
-def main(kind, tools, attn_run, folder, *names):
-    sanitizer = Sanitizer(kind, tools, attn_run, folder)
+def main(kind, build, folder, *names):
+    sanitizer = Sanitizer(kind, build, folder)
     models = [MODELS / name for name in names] or sorted(MODELS.iterdir())
     report = {"address": "ERROR: AddressSanitizer: global-buffer-overflow", "thread": "WARNING: ThreadSanitizer: data race"}[kind]
     # One thread may have been fast enough to take all tasks.
