@@ -52,10 +52,17 @@ class Caches(unittest.TestCase):
         self.assertFalse(self.load()[1])
         self.assertEqual(len(self.libraries()), 4)
         model, _ = self.load()
-        self.assertEqual(attnc.Cache().find(pathlib.Path(model.path).stem), pathlib.Path(model.path))
+        self.assertEqual(attnc.Cache().find(pathlib.Path(model.path).stem), (pathlib.Path(model.path), []))
         self.assertIsNone(attnc.Cache().find("0" * 40))
         self.assertTrue(self.load(cache=False)[1])
         self.assertEqual(len(self.libraries()), 4)
+
+    def test_a_model_in_memory_has_a_name(self):
+        for _ in range(2):
+            model = attnc.load(models.scaled())
+            for each in (model, pickle.loads(pickle.dumps(model))):
+                self.assertRegex(repr(each), "^<attnc model model.onnx: ")
+        self.assertRegex(repr(attnc.load(models.scaled(), cache=False)), "^<attnc model model.onnx: ")
 
     def test_another_compiler_or_processor(self):
         from attnc import _binary, _cache

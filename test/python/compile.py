@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 import unittest
 import warnings
@@ -191,6 +192,67 @@ class Compile(unittest.TestCase):
             with self.assertRaisesRegex(attnc.CompileWarning, "each run copies"):
                 attnc.load(models.growing(), own_state=True, states={"c": "d"})
             self.assertEqual([kept.model != "?" for kept in attnc.Cache().list()], [True])
+            with self.assertRaisesRegex(attnc.CompileWarning, "each run copies"):  # what the cache has notes the same
+                attnc.load(models.growing(), own_state=True, states={"c": "d"})
+        with mock.patch.dict(os.environ, ATTNC_CACHE=str(self.folder / "cache")):
+            for _ in range(2):
+                with self.assertWarnsRegex(attnc.CompileWarning, "^model.onnx: .*each run copies") as caught:
+                    model = attnc.load(models.growing(), own_state=True, states={"c": "d"})
+                self.assertEqual(caught.filename, __file__)
+            self.assertEqual(len(attnc.Cache().list()), 1)
+            self.assertEqual(self.warned_by_two_threads(), 2)
+            # A damaged library is made anew, and warned of once.
+            pathlib.Path(model.path).write_bytes(b"\x7fELF")
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                attnc.load(models.growing(), own_state=True, states={"c": "d"})
+            self.assertEqual(len(caught), 1)
+            # One whose note is not there has not been finished; a damaged note says nothing.
+            note = pathlib.Path(model.path).with_suffix(".json")
+            note.unlink()
+            with self.assertWarnsRegex(attnc.CompileWarning, "each run copies"):
+                attnc.load(models.growing(), own_state=True, states={"c": "d"})
+            for text in ("{", "[]", "null", '{"notes": 5}', '{"notes": "abc"}', '{"notes": [1, null]}'):
+                note.write_text(text)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    attnc.load(models.growing(), own_state=True, states={"c": "d"})
+
+    def test_notes_are_said_once(self):
+        onnx.save(models.growing(), self.folder / "model.onnx")
+        with mock.patch.dict(os.environ, ATTNC_CACHE=str(self.folder / "cache")):
+            with self.assertWarnsRegex(attnc.CompileWarning, "^model.onnx: .*each run copies"):
+                model = attnc.load(self.folder / "model.onnx", own_state=True, states={"c": "d"})
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                model.profile(runs=1, **{each.name: np.zeros((1, 4), np.float32) for each in model.inputs})  # compiles anew
+
+    def warned_by_two_threads(self):
+        """How often, where one compiles and the other waits for it."""
+        attnc.Cache().shrink(0)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            threads = [threading.Thread(target=attnc.load, args=(models.growing(),), kwargs={"own_state": True, "states": {"c": "d"}})
+                       for _ in range(2)]  # fmt: skip
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        return sum(each.category is attnc.CompileWarning for each in caught)
+
+    def test_limits_of_what_the_cache_has(self):
+        with mock.patch.dict(os.environ, ATTNC_CACHE=str(self.folder / "cache")):
+            attnc.load(models.scaled(), memory="4g", timeout=100)
+            for keep in (True, False):  # nobody starts the compiler for what the cache has
+                for memory in ("x", "", "4g4", -1, 1.5, "5000000000G", "٤G"):
+                    with self.assertRaisesRegex(attnc.InvalidArgument, f"^'memory' expects a size as 512M or 4G, not '{memory}'"):
+                        attnc.load(models.scaled(), memory=memory, cache=keep)
+                for timeout in ("soon", -1, float("inf"), float("nan"), True, 10**400):
+                    with self.assertRaisesRegex(attnc.InvalidArgument, f"^'timeout' expects a number of at least 0, not '{timeout}'"):
+                        attnc.load(models.scaled(), timeout=timeout, cache=keep)
+            for timeout in ("30", 30, 30.5, np.float32(30)):
+                attnc.load(models.scaled(), memory=4 << 30, timeout=timeout)
+            attnc.load(models.scaled(), memory="00000000000000000000004G")
 
     def test_interrupt(self):
         # Only this process gets the signal, as from `kill -INT`; it must take the compiler along.

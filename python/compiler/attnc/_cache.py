@@ -16,11 +16,14 @@ import pathlib
 import re
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from attnc_runtime import InvalidArgument
 
 from ._binary import compiler_id
+
+# Writes a library, and returns its notes.
+Compile = Callable[[pathlib.Path], List[str]]
 
 _DEFAULT_SIZE = 10 << 30
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -66,7 +69,7 @@ def _processor() -> str:
 def key_of(digest: str, flags: Sequence[str]) -> str:
     """The name of what a compile of the model with ``digest`` makes."""
     native = not any(flag.startswith("--mcpu=") and flag != "--mcpu=native" for flag in flags)
-    parts = [1, digest, list(flags), compiler_id(), _processor() if native else ""]
+    parts = [2, digest, list(flags), compiler_id(), _processor() if native else ""]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]
 
 
@@ -83,6 +86,22 @@ class Kept:
     @property
     def note(self) -> pathlib.Path:
         return self.path.with_suffix(".json")
+
+
+# A library, and what its compile noted.
+Found = Tuple[pathlib.Path, List[str]]
+
+
+def _read(note: pathlib.Path) -> Dict[str, Any]:
+    """What stands beside a library; nothing if that is damaged."""
+    with contextlib.suppress(OSError, ValueError):
+        read = json.loads(note.read_text())
+        return read if isinstance(read, dict) else {}
+    return {}
+
+
+def _strings(value: Any) -> List[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
 @contextlib.contextmanager
@@ -104,17 +123,18 @@ class Cache:
     def __init__(self, folder: Optional[pathlib.Path] = None) -> None:
         self.folder = folder or cache_folder()
 
-    def find(self, key: str) -> Optional[pathlib.Path]:
-        """The library of this name, which counts as used now."""
+    def find(self, key: str) -> Optional[Found]:
+        """The library of this name, which counts as used now. One whose note is not there has not been finished."""
         path = self.folder / f"{key}.so"
-        if not path.is_file():
+        note = path.with_suffix(".json")
+        if not path.is_file() or not note.is_file():
             return None
         # Not the library itself: its time tells the runtime that it was written to.
         with contextlib.suppress(OSError):
-            os.utime(path.with_suffix(".json"))
-        return path
+            os.utime(note)
+        return path, _strings(_read(note).get("notes"))
 
-    def make(self, key: str, model: str, flags: Sequence[str], compile: Callable[[pathlib.Path], Any]) -> pathlib.Path:
+    def make(self, key: str, model: str, flags: Sequence[str], compile: Compile) -> Found:
         """The library of this name; ``compile`` writes it if it is not there. CacheUnusable if it cannot be kept."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -126,23 +146,19 @@ class Cache:
                 path = self.folder / f"{key}.so"
                 if path.is_dir():
                     raise CacheUnusable(f"{path}: is a folder")
-                try:
-                    compile(path)
-                except Warning:  # a CompileWarning that is raised as an error leaves a library
-                    self._describe(path, model, flags)
-                    raise
-                self._describe(path, model, flags)
+                notes = compile(path)
+                self._describe(path, model, flags, notes)
         except OSError as error:
             if isinstance(error, CacheUnusable) or error.filename is None or error.errno is None:
                 raise
             raise CacheUnusable(f"{error.filename}: {error.strerror}") from error
         self.shrink(size_limit(), keep=path)
-        return path
+        return path, notes
 
-    def _describe(self, path: pathlib.Path, model: str, flags: Sequence[str]) -> None:
+    def _describe(self, path: pathlib.Path, model: str, flags: Sequence[str], notes: Sequence[str]) -> None:
         note = path.with_suffix(".json")
         staged = note.with_suffix(f".{os.getpid()}.tmp")
-        staged.write_text(json.dumps({"model": model, "flags": list(flags), "made": time.time()}))
+        staged.write_text(json.dumps({"model": model, "flags": list(flags), "notes": list(notes), "made": time.time()}))
         staged.replace(note)
 
     def remove(self, path: pathlib.Path) -> None:
@@ -156,12 +172,10 @@ class Cache:
         for path in self.folder.glob("*.so") if self.folder.is_dir() else ():
             if not path.is_file():
                 continue  # no library of ours
-            note: Dict[str, Any] = {}
-            with contextlib.suppress(OSError, ValueError):
-                note = json.loads(path.with_suffix(".json").read_text())
+            note = _read(path.with_suffix(".json"))
             try:
                 used = max(os.stat(name).st_mtime for name in (path, path.with_suffix(".json")) if name.exists())
-                result.append(Kept(path, note.get("model", "?"), note.get("flags", []), path.stat().st_size, used))
+                result.append(Kept(path, str(note.get("model", "?")), _strings(note.get("flags")), path.stat().st_size, used))
             except (OSError, ValueError):
                 continue  # another process removed it meanwhile
         return sorted(result, key=lambda kept: -kept.used)

@@ -214,16 +214,19 @@ def _raise(status: int, output: str, errors: str) -> None:
     raise _error_of(status, message)(_in_python(message), more, notes)
 
 
-def _warn(errors: str) -> None:
-    """Hands on what a compile said that came to its end."""
-    # In the name of who called us, however deep that is.
+def _notes(errors: str) -> List[str]:
+    """What a compile said that came to its end."""
+    lines = (line.partition(": ") for line in errors.splitlines())
+    return [_in_python(text) for kind, _, text in lines if kind in ("warning", "note")]
+
+
+def warn(notes: Sequence[str], kind: Type[Warning] = CompileWarning) -> None:
+    """Hands on what a compile noted, in the name of who called us, however deep that is."""
     depth, frame, ours = 1, sys._getframe(), os.path.dirname(__file__)
     while frame.f_back and frame.f_code.co_filename.startswith(ours):
         depth, frame = depth + 1, frame.f_back
-    for line in errors.splitlines():
-        kind, _, text = line.partition(": ")
-        if kind in ("warning", "note"):
-            warnings.warn(_in_python(text), CompileWarning, stacklevel=depth)
+    for text in notes:
+        warnings.warn(text, kind, stacklevel=depth)
 
 
 class _Shown:
@@ -265,8 +268,8 @@ def _end(child: "subprocess.Popen[str]") -> None:
         child.wait()
 
 
-def run_compiler(arguments: Sequence[str], name: str, progress: Progress) -> Dict[str, Any]:
-    """Starts attnc and returns what it prints with --json."""
+def run_compiler(arguments: Sequence[str], name: str, progress: Progress) -> Tuple[Dict[str, Any], List[str]]:
+    """Starts attnc and returns what it prints with --json, and its notes."""
     listener = _listener(progress, name)
     command = [program("attnc"), *arguments, "--json", "--progress"]
     start = time.monotonic()
@@ -290,9 +293,7 @@ def run_compiler(arguments: Sequence[str], name: str, progress: Progress) -> Dic
         text = output.read()
     if status:
         _raise(status, text, errors)
-    _warn(errors)
-    result: Dict[str, Any] = json.loads(text)
-    return result
+    return json.loads(text), _notes(errors)
 
 
 def _follow(stream: IO[str], listener: Optional[Callable[[str, float], None]], start: float) -> str:
@@ -307,18 +308,46 @@ def _follow(stream: IO[str], listener: Optional[Callable[[str, float], None]], s
     return "".join(rest)
 
 
+def checked_limits(timeout: Any, memory: Any) -> Dict[str, Any]:
+    """The limits of a compile. attnc looks at them, too, but nobody starts it for what the cache has."""
+    if timeout is not None:
+        try:
+            seconds = float(str(timeout))
+        except ValueError:
+            seconds = -1.0
+        if not 0 <= seconds < float("inf"):
+            raise InvalidArgument(f"'timeout' expects a number of at least 0, not '{timeout}'")
+    if memory is not None:
+        size = re.fullmatch("([0-9]+)([KMGkmg]?)", str(memory))
+        if not size or int(size[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[size[2].upper()] > 1 << 62:
+            raise InvalidArgument(f"'memory' expects a size as 512M or 4G, not '{memory}'")
+    return {"timeout": timeout, "memory": memory}
+
+
 def compile_source(
-    source: Source, out: Path, flags: Sequence[str], *, timeout: Optional[float], memory: Optional[str], progress: Progress
-) -> Compiled:
-    arguments = [*source.arguments(), *flags, "-o", os.fspath(out)]
+    source: Source,
+    out: Path,
+    flags: Sequence[str],
+    *,
+    timeout: Optional[float],
+    memory: Optional[str],
+    progress: Progress,
+) -> Tuple[Compiled, List[str]]:
+    """What was written, and the notes of the compile."""
+    models = source.arguments()
+    arguments = [*models, *flags, "-o", os.fspath(out)]
     if timeout is not None:
         arguments.append(f"--timeout={timeout}")
     if memory is not None:
         arguments.append(f"--max-memory={memory}")
-    told = run_compiler(arguments, source.name, progress)
-    return Compiled(
+    told, notes = run_compiler(arguments, source.name, progress)
+    for model in models:  # NAME=PATH, or PATH: a library's notes are those of a model that lies elsewhere, too
+        path = model[model.index("/") :]
+        notes = [note.replace(path, os.path.basename(path)) for note in notes]
+    result = Compiled(
         os.fspath(out), told.get("bytes", 0), told.get("seconds", 0.0), told.get("fused", 0), told.get("softmaxes", 0), told
     )
+    return result, notes
 
 
 def compile(
@@ -366,10 +395,12 @@ def compile(
     OutOfMemory, DeadlineExceeded  a limit was reached
     CompileWarning    a warning, by the module ``warnings``: what a compile has to note that came to its end
     """
-    flags = _checked_flags(options)
+    flags, limits = _checked_flags(options), checked_limits(timeout, memory)
     with tempfile.TemporaryDirectory(prefix="attnc-") as scratch:
         opened, _ = open_source(source, pathlib.Path(scratch), options.get("search"))
-        return compile_source(opened, out, flags, timeout=timeout, memory=memory, progress=on_progress)
+        result, notes = compile_source(opened, out, flags, progress=on_progress, **limits)
+    warn(notes)
+    return result
 
 
 def _checked_flags(options: Mapping[str, Any]) -> List[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import attnc_runtime
 from attnc_runtime import InvalidArgument
@@ -22,17 +22,18 @@ class Model(attnc_runtime.Model):
 
     _source: Any = None
     _compile_options: Mapping[str, Any] = {}
+    _notes: List[str] = []
 
     def __reduce__(self) -> Tuple[Callable[..., Any], Tuple[Any, ...]]:
         if self._source is None:
-            return _load_anew, (self.path, self._options)
-        return _load_anew, (self._source, {**self._options, **self._compile_options})
+            return _load_anew, (self.path, self._options, self._name)
+        return _load_anew, (self._source, {**self._options, **self._compile_options}, self._name)
 
     def _with(self, **changed: Any) -> "Model":
         if self._source is None:
             what = next(iter(changed))
             raise InvalidArgument(f"{self.path} is compiled already: give {what}= where it is compiled")
-        return load(self._source, **{**self._options, **self._compile_options, **changed})
+        return _load(self._source, {**self._options, **self._compile_options, **changed}, known=self._notes)
 
     def profile(self, *, runs: int = 10, entry: Optional[str] = None, **named: Any) -> Profile:
         """Runs ``runs`` times with inputs by name, and says where the time of the fastest run went. A model that was
@@ -64,8 +65,10 @@ class Model(attnc_runtime.Model):
         return self._with(search=search).generate(timeout=timeout, **named)
 
 
-def _load_anew(source: Any, options: Dict[str, Any]) -> Model:
-    return load(source, **options)
+def _load_anew(source: Any, options: Dict[str, Any], name: str) -> Model:
+    model = load(source, **options)
+    model._name = name
+    return model
 
 
 def load(source: Any, *, cache: bool = True, on_progress: Progress = None, **options: Any) -> Model:
@@ -83,8 +86,15 @@ def load(source: Any, *, cache: bool = True, on_progress: Progress = None, **opt
     on_progress   as for ``compile``, of whose other options all are taken, too
 
     Errors are those of ``compile``, and CorruptFile, Incompatible (another version, architecture or processor),
-    OutOfMemory.
+    OutOfMemory. What the compile noted is warned of (CompileWarning) by each load.
     """
+    return _load(source, options, cache=cache, progress=on_progress)
+
+
+def _load(
+    source: Any, options: Dict[str, Any], *, cache: bool = True, progress: Progress = None, known: Sequence[str] = ()
+) -> Model:
+    """Warns of no note that is ``known``."""
     if isinstance(cache, str):
         raise InvalidArgument(
             f"cache= says whether what is compiled is kept, True or False, not {cache!r}: how caches of keys and values are "
@@ -99,10 +109,9 @@ def load(source: Any, *, cache: bool = True, on_progress: Progress = None, **opt
         return Model(source, **runtime)
     from ._compile_and_load import compile_and_load  # a process that finds a library needs no compiler
 
-    model, opened = compile_and_load(source, runtime, options, keep=cache, progress=on_progress)
+    model, opened = compile_and_load(source, runtime, options, keep=cache, progress=progress, known=known)
     if opened is not None:
         model._source = opened.pickled()
-        model._name = opened.name
         model._compile_options = options
     return model
 

@@ -76,9 +76,12 @@ class FusionReport(Sequence[Verdict]):
         header = ("softmax", "verdict", "kind", "mask", "reason")
         return header, [((v.entry and v.entry + ": ") + v.node, v.verdict, v.kind, v.mask, v.reason) for v in self]
 
+    def _count(self) -> str:
+        return f"{self.fused} of {len(self)} {'softmax' if len(self) == 1 else 'softmaxes'} fused"
+
     def __str__(self) -> str:
         header, rows = self._rows()
-        text = text_table(header, rows) + f"\n{self.fused} of {len(self)} softmaxes fused"
+        text = text_table(header, rows) + f"\n{self._count()}"
         if not self.products:
             return text
         keys = ("node", "storage", "arithmetic", "kernel", "reason")
@@ -92,7 +95,7 @@ class FusionReport(Sequence[Verdict]):
         return f"{text}\n{table}\n{kernels} of {len(lines)} {what} of operands in fewer bits than f32 by a kernel"
 
     def __repr__(self) -> str:
-        return f"<FusionReport: {self.fused} of {len(self)} softmaxes fused>"
+        return f"<FusionReport: {self._count()}>"
 
     def page(self) -> str:
         """The page as HTML. It needs no network."""
