@@ -311,13 +311,14 @@ private:
       if (slack == kInfinity || isClose(i, slack))
         continue;
       first = count++ ? first : i;
-      if (double distance = std::fabs(got.at(i) - want.at(i)); distance > largest)
+      if (double distance = std::fabs(got.at(i) - want.at(i)); std::isfinite(distance) && distance > largest)
         largest = distance;
     }
     if (count)
-      say(one, output + llvm::formatv("differs in {0} of {1} elements, by up to {2:e}: element {3} is {4}, unfused {5}",
-                                      count, want.elements(), largest, first, runner::printElement(got, first),
-                                      runner::printElement(want, first))
+      say(one, output + llvm::formatv("differs in {0} of {1} elements{2}: element {3} is {4}, unfused {5}", count,
+                                      want.elements(),
+                                      largest > 0 ? llvm::formatv(", by up to {0:e}", largest).str() : std::string(),
+                                      first, runner::printElement(got, first), runner::printElement(want, first))
                             .str());
   }
 
