@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """The long run of all generators, from where it stopped; ./dev campaign calls it.
 
-    campaign.py [--hours=N | --graphs=N] [--only=models] [--folder=build/campaign] [--tools=build/bin] [--jobs=2]
+    campaign.py [--hours=N | --graphs=N] [--only=models] [--branches] [--folder=build/campaign] [--tools=build/bin]
+                [--jobs=2]
 
 Generators take turns. FOLDER keeps what was done (state.json), each failure in a folder of its own, those of
 models.py with a smaller one beside it (reduced.onnx), and results.md, a page of what was tried and what differs.
 Called again it goes on with the next seeds. A commit that changes what is judged, the compiler, the runtime or the
 generators, begins a state of its own, from seeds of its own; one of pages or of other tests doesn't.
---graphs counts the models of models.py.
+--graphs counts the models of models.py. --branches draws half of them near those that reached new branches of our passes
+(seeds.py); ./dev campaign builds a compiler that counts them.
 """
 import argparse
 import collections
@@ -22,7 +24,9 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
+import model_graphs  # noqa: E402
 import models  # noqa: E402
+import seeds  # noqa: E402
 
 # A turn of each: its script, models in a turn, and the options that name the compiler.
 OTHERS = {"attention": ("attention_graphs.py", 40, "--tools={}"),
@@ -55,6 +59,7 @@ class Campaign:
                 self.file.rename(self.folder / f"state-{state['commit'][:7]}.json")
             state = {"commit": now, "seconds": 0, "first": int(now[:7], 16) * 1000, "next": {}, "counts": {}, "failures": [], "operators": {}}
         self.state, self.start = state, time.monotonic()
+        self.branches = seeds.ByBranches(self.folder / f"branches-{now[:7]}.json") if args.branches else None
 
     def save(self):
         now = time.monotonic()
@@ -64,6 +69,8 @@ class Campaign:
             path = self.folder / (name + ".new")
             path.write_text(text + "\n")
             path.rename(self.folder / name)
+        if self.branches:
+            self.branches.save()
 
     def seed(self, name):
         return self.state["next"].setdefault(name, self.state["first"])
@@ -79,17 +86,21 @@ class Campaign:
     def models_turn(self, most):
         """Up to so many models of several layers."""
         first = self.seed("models")
-        seeds = range(first, first + min(TURN, most))
-        for n, (seed, kind, text, names) in enumerate(models.judged(seeds, self.args)):
+        numbers = range(first, first + min(TURN, most))
+        counting = self.args.branches and self.args.branches.resolve()
+        drawn = [self.branches.next(n, lambda seed: model_graphs.make(seed).r.count) for n in numbers] if counting else numbers
+        for n, (seed, kind, text, names, branches) in enumerate(models.judged(drawn, self.args, counting)):
             self.count("models", kind)
+            if branches is not None:
+                self.branches.reached(seed, branches)
             for name in names.split():
                 self.state["operators"][name] = self.state["operators"].get(name, 0) + 1
             if kind in models.FAILURES:
-                folder = self.args.failures / f"{kind}-{seed}"
+                folder = models.folder_of(self.args.failures, kind, seed)
                 self.fail("models", seed, f"{kind}: {text}", folder)
                 if kind != "generator":
                     print(models.reduce(folder, self.args.tools)[0], flush=True)
-            self.state["next"]["models"] = seed + 1
+            self.state["next"]["models"] = first + n + 1
             if n % 10 == 9:
                 self.save()
         self.save()
@@ -144,6 +155,7 @@ class Campaign:
         lines += ["", "Left open: a size has to be known that the model leaves open, or no reference could run the model.", "",
                   f"## {len(s['failures'])} failures", ""]
         lines += [f"- {f['generator']}, seed {f['seed']}: {' '.join(f['text'].split())} (`{f['folder']}`)" for f in s["failures"]]
+        lines += ["", f"{self.branches}."] if self.branches else []
         kinds = collections.Counter(s["operators"])
         lines += ["", f"## {len(kinds)} operators in models of several layers", "",
                   ", ".join(f"{name} {n}" for name, n in kinds.most_common())]
@@ -156,6 +168,8 @@ def main():
     how_long.add_argument("--hours", type=float)
     how_long.add_argument("--graphs", type=int)
     p.add_argument("--only", type=lambda text: text.split(","), help="generators, with commas: models, " + ", ".join(OTHERS))
+    p.add_argument("--branches", nargs="?", type=pathlib.Path, const=ROOT / ".build/branches/bin/onnx-case-server",
+                   metavar="SERVER", help="draw models by the branches that they reach in this case server, built with ATTNC_COVERAGE")
     p.add_argument("--folder", type=pathlib.Path, default=ROOT / "build/campaign")
     p.add_argument("--tools", type=pathlib.Path, default=ROOT / "build/bin")
     p.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -166,6 +180,8 @@ def main():
         p.error(f"no generator is called {', '.join(sorted(unknown))}")
     if args.graphs and args.only and "models" not in args.only:
         p.error("--graphs counts models, which --only leaves out: --hours=N")
+    if args.branches and not args.branches.exists():
+        p.error(f"{args.branches} is not there: ./dev campaign --branches builds it")
     args.failures = args.folder / "models"
     return Campaign(args).run()
 

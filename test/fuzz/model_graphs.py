@@ -5,7 +5,6 @@ from the seed. `make(seed)` gives a Model; `Model.proto()` is it at the opset th
 model_versions.py spells for others, and `Model.feeds(run)` the inputs of a run at its sizes.
 """
 import contextlib
-import random
 
 import numpy as np
 import onnx
@@ -14,6 +13,7 @@ from onnx import helper
 import graph_data
 import graph_onnx
 import graph_spec
+import seeds
 from graph_masks import ELEMENT
 from graph_writer import Writer
 
@@ -25,12 +25,13 @@ LENGTHS = [1, 2, 3, 4, 5, 7, 8, 12, 15, 16, 17, 31, 33]
 
 class Model(Writer):
     def __init__(self, seed):
-        r = random.Random(seed)
+        r = seeds.Draws(seed)
         kind = r.choice(["f32"] * 8 + ["f16", "bf16"])
         super().__init__(r, graph_data.NUMPY[kind], r.choice(OPSETS if kind != "bf16" else [23, 24, 25, 28]))
         # Models for opsets before 17 have no operator that came later.
         self.old = self.opset < 20 and r.random() < 0.7
-        self.seed, self.kind, self.rng = seed, kind, np.random.default_rng([seed, 3])
+        self.seed, self.kind = seeds.first(seed), kind
+        self.rng = np.random.default_rng([self.seed, 3])
         self.width = r.choice([4, 8, 8, 12, 16, 16, 24, 32])
         self.sizes = {"B": r.choice([1, 1, 2, 3]), "Sq": r.choice(LENGTHS), "Sk": r.choice(LENGTHS), "P": r.choice([1, 3, 8])}
         self.dynamic = [n for n in self.sizes if r.random() < 0.4]
@@ -134,7 +135,7 @@ class Model(Writer):
         if s["attention_op"]:
             s["masks"] = [m for m in s["masks"] if m in ("causal", "prefix", "lengths", "padding")]
             s["align"] = "top"
-        elif s["masks"] and s["value"] == "-inf":
+        elif s["masks"] and (s["value"] == "-inf" or s["softmax"] == "smooth"):
             s["guard"] = True
 
     def spec_dims(self, spec, sizes):

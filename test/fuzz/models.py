@@ -48,6 +48,7 @@ import float64  # noqa: E402
 import model_graphs  # noqa: E402
 import model_versions  # noqa: E402
 import operators  # noqa: E402
+import seeds  # noqa: E402
 
 FAILURES = ("wrong", "split", "reference", "refused", "crash", "unfused", "generator")
 # The last opset that ONNX Runtime knows.
@@ -233,7 +234,7 @@ def verified(attnc, model, folder):
 def make(seed):
     """(model, inputs of its runs) of a seed."""
     drawn = model_graphs.make(seed)
-    model, r = drawn.proto(), random.Random(~seed)
+    model, r = drawn.proto(), random.Random(~seeds.first(seed))
     written = model.opset_import[0].version
     wanted = r.randint(7, 16) if drawn.old else r.choice([written, r.randint(17, 28)])
     versions = range(wanted, written + 1) if wanted <= written else [wanted]
@@ -246,6 +247,11 @@ def make(seed):
 #===----------------------------------------------------------------------===#
 # Failures
 #===----------------------------------------------------------------------===#
+
+
+def folder_of(failures, kind, seed):
+    """Of a failure: no two seeds of a run end with the same number."""
+    return failures / f"{kind}-{seeds.last(seed)}"
 
 
 def keep(folder, model, feeds, kind, text):
@@ -290,26 +296,27 @@ class Worker:
 
     @classmethod
     def judge(cls, task):
-        seed, tools, failures = task
+        seed, tools, failures, counting = task
         warnings.simplefilter("ignore")
         try:
             model, runs = make(seed)
         except Exception as error:  # a generator's own fault
-            return seed, "generator", f"{type(error).__name__}: {error}", ""
+            return seed, "generator", f"{type(error).__name__}: {error}", "", None
         if cls.server is None:
-            cls.server = backend.Server(str(tools / "onnx-case-server"), timeout=SECONDS)
-        quick = seed % 8 != 0
+            cls.server = backend.Server(str(counting or tools / "onnx-case-server"), timeout=SECONDS)
+        number = seeds.last(seed)
+        quick = number % 8 != 0
         kind, text, run = verdict(cls.server, model, runs, quick)
         if quick and kind in FAILURES:
             optimised = verdict(cls.server, model, runs)
             kind, text, run = optimised if optimised[0] in FAILURES else (kind, f"{text}; not in optimised code", run)
         # In 16 bits the unfused form rounds where the fused one does not; a choice among NaN differs from form to form.
-        if kind == "pass" and seed % 10 == 0 and not is_narrow(model) and not chooses(model):
+        if kind == "pass" and number % 10 == 0 and not is_narrow(model) and not chooses(model):
             text = verified(tools / "attnc", model, pathlib.Path(cls.server.folder))
             kind, text = ("unfused", text) if text else (kind, "")
         if kind in FAILURES:
-            keep(failures / f"{kind}-{seed}", model, runs[run], kind, text)
-        return seed, kind, text, operator_names(model)
+            keep(folder_of(failures, kind, seed), model, runs[run], kind, text)
+        return seed, kind, text, operator_names(model), cls.server.branches() if counting else None
 
 
 def is_narrow(model):
@@ -325,10 +332,11 @@ def operator_names(model):
     return " ".join(sorted({n.op_type for n in model.graph.node}))
 
 
-def judged(seeds, args):
-    """(seed, kind, message, operators) of each seed, in order."""
+def judged(drawn, args, counting=None):
+    """(seed, kind, message, operators, branches) of each seed that was drawn, in order. `counting` is a case server that
+    counts the branches of our passes."""
     import onnxruntime  # noqa: F401: once, for all children
-    tasks = [(seed, args.tools.resolve(), args.failures.resolve()) for seed in seeds]
+    tasks = [(seed, args.tools.resolve(), args.failures.resolve(), counting) for seed in drawn]
     with multiprocessing.get_context("fork").Pool(args.jobs) as pool:
         yield from pool.imap(Worker.judge, tasks)
 
@@ -339,13 +347,16 @@ def commit():
     return done.stdout.strip() or "0" * 40
 
 
-def seed_number(text):
+def seed_of(text):
+    if "@" in text:
+        return seeds.checked(text)
     return int(commit()[:7], 16) * 1000 if text == "commit" else int(text)
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--seed", type=seed_number, default=1, help="the first model; commit: a number that each commit has")
+    p.add_argument("--seed", type=seed_of, default=1,
+                   help="the first model; commit: a number that each commit has; 5@20:7: this model alone (seeds.py)")
     p.add_argument("--count", type=int, default=200)
     p.add_argument("--jobs", type=int, default=2)
     p.add_argument("--tools", type=pathlib.Path, default=pathlib.Path("build/bin"))
@@ -372,14 +383,15 @@ def main():
         print(f"{kind}: {text}")
         return int(kind != args.still) if args.still else int(kind in FAILURES)
     counts, start = collections.Counter(), time.monotonic()
-    for seed, kind, text, _ in judged(range(args.seed, args.seed + args.count), args):
+    drawn = [args.seed] if isinstance(args.seed, str) else range(args.seed, args.seed + args.count)
+    for seed, kind, text, *_ in judged(drawn, args):
         counts[kind] += 1
         if kind in FAILURES:
             print(f"FAIL seed {seed}: {kind}: {text[:600]}", flush=True)
     failed = sum(counts[k] for k in FAILURES)
     print(", ".join(f"{kind} {n}" for kind, n in sorted(counts.items())) + f" in {time.monotonic() - start:.0f} s")
-    print(f"{counts['pass']} of {args.count} agree, {args.count - failed - counts['pass']} left open, {failed} fail")
-    return 1 if failed or counts["pass"] < args.count // 2 else 0
+    print(f"{counts['pass']} of {len(drawn)} agree, {len(drawn) - failed - counts['pass']} left open, {failed} fail")
+    return 1 if failed or counts["pass"] < len(drawn) // 2 else 0
 
 
 if __name__ == "__main__":

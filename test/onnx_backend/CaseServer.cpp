@@ -13,11 +13,14 @@
 //
 //   {"code": 0, "message": "", "fused": 1, "softmaxes": 1, "compile_ms": 23.5}
 //
+// {"branches": FILE} writes the branches of our passes that were taken since the last one (Coverage.h).
+//
 // A model that makes it crash ends it; whoever asks sees the end of the stream.
 #include "compiler/Compiler.h"
 #include "dialects/attn/NodeLocation.h"
 #include "dialects/attn/WeightStore.h"
 #include "frontends/onnx/ImportOnnx.h"
+#include "test/onnx_backend/Coverage.h"
 #include "tools/attn-run/runner/Inputs.h"
 #include "tools/attn-run/runner/Model.h"
 #include "tools/attn-run/runner/Npy.h"
@@ -162,6 +165,13 @@ void run(const std::string &library, const json::Object &request, Answer &answer
 
 Answer serve(const json::Object &request) {
   Answer answer;
+  if (std::optional<llvm::StringRef> file = request.getString("branches")) {
+    if (!writeBranches(file->str())) {
+      answer.code = 1;
+      answer.message = ("cannot write '" + *file + "'").str();
+    }
+    return answer;
+  }
   std::string library = request.getString("library").value_or("").str();
   CompileOptions options;
   options.gpuArchs = request.getString("gpu").value_or("").str();

@@ -78,6 +78,15 @@ class Server:
             raise Refused(INTERNAL, f"died with status {code}")
         return json.loads(line)
 
+    def branches(self):
+        """A byte for each branch of our passes: how often it was taken since the last call. None of them in a
+        build without ATTNC_COVERAGE."""
+        file = os.path.join(self.folder, "branches")
+        answer = self.ask({"branches": file})
+        if answer["code"]:
+            raise Refused(answer["code"], answer["message"])
+        return np.fromfile(file, np.uint8)
+
     def run(self, model, feeds, names, compiled=False, is_open=False, **more):
         """Compiles `model`, unless it is `compiled`, and runs it: the outputs called `names`, and what the server says. A
         list of names stands for a sequence, by its tensors or by one that has them all, and so does its value. A list
