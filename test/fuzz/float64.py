@@ -38,7 +38,9 @@ def widened_attribute(a):
 
 
 class Float64:
-    def __init__(self, model):
+    def __init__(self, model, overflows=True):
+        """Without `overflows` f16 does so no earlier than f32."""
+        self.overflows = overflows
         self.opsets = list(model.opset_import)
         self.types, self.prepared = {}, {}
         self.graph = model.graph
@@ -86,6 +88,8 @@ class Float64:
         if self.noise is None:
             return value.astype(helper.tensor_dtype_to_np_dtype(kind)).astype(np.float64)
         unit, largest = FLOATS[kind]
+        if not self.overflows:
+            _, largest = FLOATS[TensorProto.FLOAT]
         if self.noise:
             value = value * (1 + unit * self.noise * self.rng.uniform(-1, 1, value.shape))
         return np.where(np.abs(value) >= largest, np.copysign(np.inf, value), value)
