@@ -135,8 +135,8 @@ class Model(Writer):
         if s["attention_op"]:
             s["masks"] = [m for m in s["masks"] if m in ("causal", "prefix", "lengths", "padding")]
             s["align"] = "top"
-        elif s["masks"] and (s["value"] == "-inf" or s["softmax"] == "smooth" or s.get("row_mask")):
-            # Sigmoids that are all 0 have no sum, and two of the lowest numbers are -inf.
+        elif s["masks"] and (s["value"] == "-inf" or s["softmax"] in ("smooth", "gate") or s.get("row_mask")):
+            # Sigmoids that are all 0 have no sum (a gate may become one that has it), two of the lowest numbers are -inf.
             s["guard"] = True
 
     def spec_dims(self, spec, sizes):
