@@ -3,8 +3,8 @@
 
     performance.py [--check]     with --check nothing is written; exit status 1 when the page is not up to date
 
-Of each kind of results and machine the latest file counts. A figure that no command of ./dev bench measures stands in
-the notes.
+For each kind of results and each machine the latest file is used. The notes have the figures that no command of
+./dev bench measures.
 """
 import json
 import pathlib
@@ -25,12 +25,13 @@ HEAD = """# Performance
 
 Written by `tools/docs/performance.py` from `test/bench/results` and `test/bench/notes.json`; do not edit.
 
-`./dev bench` runs all sides in one process, alternating, on the same inputs. A time is the median of the medians of its
-rounds, in milliseconds. A factor says how many times as long as attnc another side takes in the same round, the median
-of all rounds: more than 1 means that attnc is faster. What attnc takes with narrower weights or products (`--weights`,
-`--precision`) is a factor, too: less than 1 means that it is faster than attnc in f32. OpenVINO in bf16 is compared with
-attnc in bf16 by the quotient of both. Of a file in fewer bits all sides run that file; `f32` is attnc on the model that
-it was made of, and `int8` attnc on the file with `--precision=int8`.
+`./dev bench` runs all sides in one process, alternating, on the same inputs. The column `attnc` has times in
+milliseconds: the median of the medians of all rounds. The other columns have factors. A factor is the time of a side
+divided by the time of attnc in the same round, and the table has the median of all rounds. More than 1 means that attnc
+is faster. attnc with narrower weights or products (`--weights`, `--precision`) has a factor, too: less than 1 means that
+it is faster than attnc in f32. To compare OpenVINO in bf16 with attnc in bf16, divide one factor by the other. With
+files in fewer bits, all sides run the same file. There, `f32` is attnc on the model that the file was made of, and
+`int8` is attnc on the file with `--precision=int8`.
 
 Speed is measured here and never asserted in a test.
 """
@@ -90,8 +91,8 @@ def card_section(name, results):
     for case, turns in results["beside"].items():
         if turns := [turn for turn in turns if turn.get("times")]:
             timed.setdefault("attention" if case.startswith("attention") else "models", {})[case] = turns
-    text = (f"\n## On a GPU: {device['name']}\n\nDriver {device['driver_version']}, {torch['torch']} of PyTorch, CUDA {torch['cuda']}. "
-            f"{torch['how'][0].upper()}{torch['how'][1:]}; searches on the host's clock. Commit {results['commit']} (`{name}`).\n")
+    text = (f"\n## On a GPU: {device['name']}\n\nDriver {device['driver_version']}, PyTorch {torch['torch']}, CUDA {torch['cuda']}. "
+            f"Times are taken {torch['how']}; those of searches are taken on the host's clock. Commit {results['commit']} (`{name}`).\n")
     return text + "".join(f"\n{card_table(cases)}" for cases in timed.values())
 
 
