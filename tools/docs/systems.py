@@ -63,7 +63,7 @@ def verdicts_table(verdicts):
         lines.append(f"| {where}{name}{times} | {word} | {kind} | {mask} | {reason} |".replace("|  |", "| |"))
     text = "\n".join(lines) + "\n"
     if formulas:
-        text += "\nWhat it recognised:\n\n```\n"
+        text += "\nWhat the compiler recognised:\n\n```\n"
         text += "\n\n".join("\n".join([", ".join(dict.fromkeys(names)), *(f"  {line}" for line in formula)]) for formula, names in formulas.items())
         text += "\n```\n"
     return text
@@ -76,7 +76,7 @@ def graph_part(name, graph, verdicts, alone):
     text += f"[{name}.json](../../test/e2e/systems/{name}.json)" + (f". {comment}" if comment else "") + "\n\n"
     text += f"![the layers of {name}]({name}.svg)\n\n"
     if not verdicts:
-        return text + "It has no softmax.\n"
+        return text + "This graph has no softmax.\n"
     return text + verdicts_table(verdicts)
 
 
@@ -90,11 +90,11 @@ def page(name, entry, tools):
     if "trained" in entry:
         section, picture, words = entry["trained"]
         picture = picture.removeprefix("../") if picture.startswith("../") else f"gallery/{picture}"
-        text += f"![{words}](../{picture})\n\nA [trained one](../gallery.md#{section.lower()}) drew this.\n\n"
+        text += f"![{words}](../{picture})\n\nA [trained model](../gallery.md#{section.lower()}) drew this picture.\n\n"
     text += f"## As {'a graph' if len(graphs) == 1 else 'graphs'}\n\n"
-    text += "Boxes are layers: green is fused, red missed, violet no attention, yellow recurrent.\n\n"
+    text += "Boxes are layers. A green softmax is fused, a red one is missed, and a violet one is no attention. Yellow layers are recurrent.\n\n"
     text += "\n".join(graph_part(graph, *made[graph], len(graphs) == 1) for graph in graphs)
-    text += "\nA test compares it with NumPy in float64. To compile it, with weights from a seed:\n\n```sh\n"
+    text += "\nA test compares the results with NumPy in float64. To compile the graph with random weights from a seed:\n\n```sh\n"
     text += f"python3 test/e2e/systems/check_systems.py --write=systems {graphs[0]}\n"
     text += f"attnc systems/{graphs[0]}.json -o {graphs[0]}.so --fusion-report=-\n```\n"
     return files | {f"systems/{name}.md": text}
@@ -102,7 +102,7 @@ def page(name, entry, tools):
 
 def index(entries):
     text = (f"{MARK}# Systems of the literature\n\nEach page has a system's formulas, its graph as [a file](graphs.md), and what the compiler "
-            "makes of it. Sizes are small and weights random; the [gallery](gallery.md) has trained models.\n")
+            "makes of it. Sizes are small and weights are random; the [gallery](gallery.md) has trained models.\n")
     for group in dict.fromkeys(entry["group"] for entry in entries.values()):
         text += f"\n## {group}\n\n| system | paper | attention |\n|-|-|-|\n"
         for name, entry in entries.items():
