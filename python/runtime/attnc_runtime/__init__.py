@@ -1,4 +1,4 @@
-"""Runs model libraries that attnc compiled. The package ``attnc`` has this and the compiler."""
+"""Runs model libraries that attnc compiled. The package ``attnc`` includes this package and the compiler."""
 
 from __future__ import annotations
 

@@ -128,11 +128,11 @@ def _data_uri(image: Union[str, "os.PathLike[str]", bytes]) -> str:
 
 
 class AttentionMaps(Mapping[str, Any]):
-    """Attention weights by node: float32 arrays [batch, head, query, key], as the fused kernels computed them. In a
-    search queries are the tokens that it wrote, and a beam's have its hypotheses behind batch. Shows itself as a page in
-    a notebook; ``save`` writes that page.
+    """Attention weights by node: float32 arrays [batch, head, query, key], as the fused kernels computed them. The
+    queries of a search are the tokens that it wrote. The arrays of a beam search have its hypotheses after batch. A
+    notebook shows the weights as a page, and ``save`` writes that page.
 
-    outputs  all outputs of the run by name, reductions (``expose_attention_as``) among them
+    outputs  all outputs of the run by name, including reductions (``expose_attention_as``)
     """
 
     def __init__(
@@ -191,8 +191,8 @@ class AttentionMaps(Mapping[str, Any]):
         return layers
 
     def page(self) -> str:
-        """The page as HTML. It needs no network; labels name each axis that has as many positions. Of many and long
-        attentions it draws a part, and says so."""
+        """The page as HTML. It needs no network. Labels are shown on each axis that has as many positions. If there is
+        too much to draw, the page draws a part and says so."""
         layers = self._layers()
         items = most_items = max((layer.rows.shape[0] for layer in layers), default=0)
         most = _MOST_GROUPS

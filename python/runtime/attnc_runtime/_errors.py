@@ -1,4 +1,4 @@
-"""One hierarchy of errors: what a run, a load or a compile answers when it cannot do what was asked."""
+"""One hierarchy of errors: what a run, a load or a compile raises when it cannot do what was requested."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OPERATOR = re.compile(r"(?P<operator>\S+) \((?:node|layer) '(?P<name>[^']*)'\)"
 
 
 class Error(Exception):
-    """What went wrong. ``str()`` of it is the message, with names and both values.
+    """The base of all errors. Its ``str()`` is the message, with names and the expected and the given value.
 
     status    a word for the kind: "invalid argument", "unsupported", ...
     node      the model's node that the message names, or None
@@ -38,13 +38,13 @@ class Error(Exception):
 
 
 class InvalidArgument(Error, ValueError):
-    """What the caller passed cannot be right: a name, a dtype, a shape, an option, a damaged model."""
+    """The caller passed something wrong: a name, a dtype, a shape, an option, a damaged model."""
 
     status = "invalid argument"
 
 
 class OutOfRange(Error, IndexError):
-    """An index in the data, a token for example, is beyond its axis."""
+    """An index in the data, such as a token, is outside of its axis."""
 
     status = "out of range"
 
@@ -72,7 +72,7 @@ class Incompatible(Error):
 
 
 class OutOfMemory(Error, MemoryError):
-    """Memory ended, or a limit on it was reached."""
+    """There is no more memory, or a limit on memory was reached."""
 
     status = "out of memory"
 
@@ -96,13 +96,13 @@ class Internal(Error):
 
 
 class Unsupported(Error, NotImplementedError):
-    """A sound request that this version does not serve."""
+    """A valid request that this version does not support."""
 
     status = "unsupported"
 
 
 class FileError(Error, OSError):
-    """The operating system refused."""
+    """The operating system refused an operation on a file."""
 
     status = "i/o error"
 

@@ -20,8 +20,8 @@ _VERIFY = ("always", "once", "never")  # by attnrt_verify
 
 
 class TensorInfo(NamedTuple):
-    """An input or output. Of ``shape`` an int is a fixed size; a name is one that each run chooses, "" one without a
-    name. Equal names are one size in a run."""
+    """An input or output. In ``shape`` an int is a fixed size. A name is a size that each run chooses, and "" is such a
+    size without a name. Equal names have the same size in a run."""
 
     name: str
     dtype: str
@@ -78,7 +78,7 @@ def _check_number(name: str, value: Any, least: int, most: int, what: str = "a n
 
 
 class Entry:
-    """A function of the model. Call it with arrays by place or by name; see Model.__call__."""
+    """A function of the model. Call it with arrays by position or by name; see Model.__call__."""
 
     def __init__(self, engine: _core.Engine, index: int, row: Tuple[Any, ...]) -> None:
         self._engine = engine
@@ -142,7 +142,7 @@ class Entry:
 
 
 class Cancel:
-    """Stops runs, from any thread: those that it was given to end with Cancelled, and later ones at once."""
+    """Stops runs, from any thread. The runs that it was given to end with Cancelled, and later ones end at once."""
 
     def __init__(self) -> None:
         self._native = _core.Cancel()
@@ -152,25 +152,25 @@ class Cancel:
 
 
 class State:
-    """What an entry keeps from one run to the next: key/value caches, which grow where they lie, and other inputs that
-    are outputs of the run before. Serves one run at a time."""
+    """What an entry keeps from one run to the next: key/value caches, which grow in place, and other inputs that are
+    outputs of the previous run. A state serves one run at a time."""
 
     def __init__(self, engine: _core.Engine, native: _core.State) -> None:
         self._engine = engine
         self._native = native
 
     def __len__(self) -> int:
-        """Rows of the caches (of the longest one)."""
+        """How many rows the longest cache has."""
         return self._native.length()
 
     def truncate(self, length: int) -> None:
-        """Forgets all rows of the caches behind the first ``length``, without a copy."""
+        """Forgets all rows of the caches after the first ``length`` rows, without a copy."""
         self._native.truncate(_whole("length", length))
 
     def gather(self, rows: Any, dim: Optional[str] = None) -> None:
         """Row n becomes what row ``rows[n]`` was, in every kept input along the dimension ``dim`` (default: the first,
-        as of a batch): rows change places, are repeated (a beam that goes on twice) or left out (a sequence that has
-        ended); -1 gives a row of zeros. ``rows`` are integers, whose number is the dimension's size afterwards."""
+        such as a batch). Rows can change places, be repeated (a beam that goes on twice) or be left out (a sequence
+        that has ended). -1 gives a row of zeros. ``rows`` are integers; the dimension has as many rows afterwards."""
         import numpy
 
         found = numpy.asarray(rows)
@@ -181,29 +181,29 @@ class State:
         self._native.gather(numpy.ascontiguousarray(found, numpy.int64), dim)
 
     def reset(self) -> None:
-        """Empty again; its memory is kept."""
+        """Empties the state, and keeps its memory."""
         self._native.reset()
 
     def clone(self) -> "State":
-        """Another state with a copy of the contents."""
+        """Returns another state with a copy of the contents."""
         return State(self._engine, self._native.clone())
 
     def limit(self, rows: int) -> None:
-        """Makes room for ``rows`` rows in each cache, of which a run that needs more fails; 0: no limit, as at first."""
+        """Makes room for ``rows`` rows in each cache. A run that needs more fails. 0 (default): no limit."""
         self._native.set_limit(_whole("rows", rows))
 
     def __setitem__(self, input: str, value: Any) -> None:
-        """Replaces the contents for an input by a copy of an array on the CPU."""
+        """Replaces the contents of an input by a copy of an array on the CPU."""
         self._native.set(input, value)
 
     def __getitem__(self, input: str) -> Any:
-        """A copy of the contents for an input, as a NumPy array."""
+        """A copy of the contents of an input, as a NumPy array."""
         return self._native.get(input)
 
 
 class Model:
-    """A loaded model. Any number of threads may call it at the same time; each call has a session of its own from a
-    pool of ``sessions``, and waits if all are busy. Weights are shared, by other processes, too."""
+    """A loaded model. Any number of threads may call it at the same time. Each call takes a session from a pool of
+    ``sessions`` and waits if all are busy. All sessions share the weights, and other processes share them, too."""
 
     def __init__(
         self,
@@ -269,17 +269,17 @@ class Model:
 
     @property
     def entries(self) -> Mapping[str, Entry]:
-        """The functions of the library, by name; the first is what a call of the model runs."""
+        """The functions of the library, by name. A call of the model runs the first one."""
         return MappingProxyType(self._entries)
 
     @property
     def inputs(self) -> Tuple[TensorInfo, ...]:
-        """Of the first entry."""
+        """The inputs of the first entry."""
         return self._first.inputs
 
     @property
     def outputs(self) -> Tuple[TensorInfo, ...]:
-        """Of the first entry."""
+        """The outputs of the first entry."""
         return self._first.outputs
 
     @property
@@ -297,7 +297,7 @@ class Model:
 
     @property
     def manifest(self) -> Dict[str, Any]:
-        """All that the compiler wrote into the library about it (docs/reports.md)."""
+        """Everything that the compiler wrote about the library into it (docs/reports.md)."""
         import json
 
         result: Dict[str, Any] = json.loads(self._info["manifest"])
@@ -305,12 +305,12 @@ class Model:
 
     @property
     def threads(self) -> int:
-        """Threads that a run computes with."""
+        """How many threads a run computes with."""
         return self._engine.threads()
 
     @property
     def sessions(self) -> int:
-        """Calls that run at the same time."""
+        """How many calls run at the same time."""
         return self._engine.sessions()
 
     @property
@@ -321,13 +321,13 @@ class Model:
     # What it does.
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """Runs the first entry with arrays by place, by name, or both: NumPy arrays, torch tensors, anything with a
-        buffer or ``__dlpack__``, of exactly the dtype and shape that ``inputs`` says. They are read where they lie if
-        they are contiguous. Returns arrays of the kind of the first input, which own what the run wrote, without a
-        copy: the array itself if the entry has one output, else a dict.
+        """Runs the first entry with arrays by position, by name, or both: NumPy arrays, torch tensors, or anything with
+        a buffer or ``__dlpack__``. Their dtypes and shapes must be exactly those of ``inputs``. Contiguous arrays are
+        read in place. Returns arrays of the kind of the first input, which own the memory that the run wrote, without
+        a copy: the array itself if the entry has one output, otherwise a dict.
 
-        InvalidArgument  a name, dtype, shape or array that does not fit
-        OutOfRange       an index in an input is beyond its axis
+        InvalidArgument  a name, dtype, shape or array does not fit
+        OutOfRange       an index in an input is outside of its axis
         OutOfMemory      workspace or outputs cannot be allocated
         CorruptFile      the library was modified since it was loaded
         """
@@ -337,9 +337,9 @@ class Model:
         """Runs an entry with ``inputs`` by name and returns all outputs by name.
 
         entry    its name (default: the first)
-        out      arrays for outputs, by name, of the exact shape, contiguous; those not named are allocated
-        timeout  seconds, waiting for a session included, after which the run ends with DeadlineExceeded
-        cancel   a Cancel, with which another thread ends the run
+        out      arrays for outputs, by name: contiguous, of the exact shape; other outputs are allocated
+        timeout  seconds, including the wait for a session, after which the run ends with DeadlineExceeded
+        cancel   a Cancel, by which another thread can end the run
         state    a State of the entry; inputs and outputs that it keeps are then left out
         """
         return self._entry(entry).run(inputs, *others, **options)
@@ -358,7 +358,7 @@ class Model:
         return State(self._engine, self._engine.state(chosen._index))
 
     def step(self, state: State, *, timeout: Optional[float] = None, **named: Any) -> Any:
-        """Runs the entry that ``state`` belongs to with the inputs that it does not keep. Returns what a call does."""
+        """Runs the entry of ``state`` with the inputs that the state does not keep. Returns the same as a call."""
         if not isinstance(state, State):
             raise _errors.InvalidArgument(f"state expects an attnc.State, as Model.state() makes it, not {type(state).__name__}")
         chosen = list(self._entries.values())[state._native.entry]
@@ -366,8 +366,8 @@ class Model:
         return next(iter(results.values())) if len(results) == 1 else results
 
     def profile(self, *, runs: int = 10, entry: Optional[str] = None, **named: Any) -> _report.Profile:
-        """Runs ``runs`` times with inputs by name, and says where the time of the fastest run went. For a library that
-        was compiled for it (``profiling=True``)."""
+        """Runs ``runs`` times with inputs by name, and returns where the time of the fastest run went. Needs a library
+        that was compiled for it (``profiling=True``)."""
         from . import _report, _timeline
 
         manifest = self.manifest
@@ -392,16 +392,16 @@ class Model:
         state: Optional[State] = None,
         **named: Any,
     ) -> _attention.AttentionMaps:
-        """Runs an entry with inputs by name, and returns the weights of its attentions, which show themselves in a
-        notebook. For a library that exposes them (``expose_attention="all"``), and for a search with ``alignment``. The
-        queries of a search are the tokens that it wrote: ``entry="generate"``.
+        """Runs an entry with inputs by name, and returns the weights of its attentions. A notebook shows them as a
+        page. Needs a library that exposes them (``expose_attention="all"``), or a search with ``alignment``. For a
+        search, pass ``entry="generate"``; its queries are the tokens that it wrote.
 
         labels      texts, one for each position, such as the tokens
-        key_labels  the same for keys, where they are other positions than the queries
-        image       a PNG or JPEG picture whose parts the keys are, as a path or its bytes: the page draws weights on it
+        key_labels  the same for keys, if their positions are not those of the queries
+        image       a PNG or JPEG picture whose parts are the keys, as a path or bytes: the page draws weights on it
         entry, timeout, state  as for ``run``
 
-        InvalidArgument  the entry exposes nothing; as many labels as no attention has positions; a damaged picture
+        InvalidArgument  the entry exposes nothing; the number of labels fits no attention; the picture is damaged
         """
         from . import _attention
 
@@ -425,8 +425,8 @@ class Model:
         return exposed + [name for name in names if name == "alignment" and names[0] == "tokens"]
 
     def generate(self, *, timeout: Optional[float] = None, **named: Any) -> Dict[str, Any]:
-        """Runs the compiled search, the entry ``generate``: its outputs by name (``tokens``, ``lengths``, ``scores``
-        and what else the search was asked for)."""
+        """Runs the compiled search, the entry ``generate``, and returns its outputs by name: ``tokens``, ``lengths``,
+        ``scores``, and others that were requested."""
         if "generate" not in self._entries:
             raise _errors.InvalidArgument(
                 f"{self._name} has no entry 'generate': attnc.load(..., search=attnc.Beam(5)), or attnc --generate"
@@ -434,7 +434,7 @@ class Model:
         return self._entries["generate"].run(named, timeout=timeout)
 
     def set_weight(self, name: str, value: Any) -> None:
-        """Replaces a weight of ``weights`` by a copy of ``value``, for all sessions; waits until running runs end."""
+        """Replaces a weight of ``weights`` by a copy of ``value``, for all sessions. Waits until current runs end."""
         if value is None:
             raise _errors.InvalidArgument(f"the weight '{name}' expects an array, not None")
         try:

@@ -1,4 +1,4 @@
-"""What a model says of itself: verdicts on attentions, times of regions. Both show themselves in a notebook."""
+"""What a model reports about itself: verdicts on attentions, and times of regions. A notebook shows both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STYLE = "text-align:left;padding:1px 10px 1px 0;font-family:monospace;vertical-
 
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """An HTML table that needs nothing from outside."""
+    """An HTML table that needs no other files."""
     parts = [f"<b>{html.escape(title)}</b><table><tr>"]
     parts += [f'<th style="{_STYLE}">{html.escape(text)}</th>' for text in header]
     parts.append("</tr>")
@@ -44,8 +44,8 @@ class Verdict:
 
 
 class FusionReport(Sequence[Verdict]):
-    """A verdict for each softmax of the model, fused or not, and why. Shows itself as a page in a notebook; ``save``
-    writes that page."""
+    """A verdict for each softmax of the model: whether it was fused, and why. A notebook shows the report as a page;
+    ``save`` writes that page."""
 
     def __init__(
         self, verdicts: Sequence[Mapping[str, Any]], model: str = "", products: Sequence[Mapping[str, Any]] = ()
@@ -69,7 +69,7 @@ class FusionReport(Sequence[Verdict]):
 
     @property
     def fused(self) -> int:
-        """How many are."""
+        """How many softmaxes are fused."""
         return sum(v.fused for v in self._verdicts)
 
     def _rows(self) -> Tuple[Sequence[str], List[Sequence[str]]]:
@@ -113,7 +113,7 @@ class FusionReport(Sequence[Verdict]):
 
 @dataclass(frozen=True)
 class Region:
-    """A fused part of a model: what it took in the fastest run."""
+    """A fused part of a model, with the time that it took in the fastest run."""
 
     name: str
     nodes: Tuple[str, ...]
@@ -144,7 +144,7 @@ class Profile(Sequence[Region]):
         return iter(self._regions)
 
     def write_timeline(self, path: Union[str, "pathlib.Path"]) -> None:
-        """Writes all runs for https://ui.perfetto.dev or chrome://tracing: a row for each thread, and counters."""
+        """Writes all runs for https://ui.perfetto.dev or chrome://tracing: one row per thread, and counters."""
         _page.save(json.dumps({"traceEvents": self._timeline(), "displayTimeUnit": "ns"}), path)
 
     def _rows(self) -> Tuple[Sequence[str], List[Sequence[str]]]:
