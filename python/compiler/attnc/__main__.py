@@ -1,4 +1,4 @@
-"""python -m attnc: the command attnc, for where the folder of commands is not in PATH."""
+"""python -m attnc: the command attnc, for when the folder of commands is not in PATH."""
 
 import sys
 

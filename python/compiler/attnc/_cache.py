@@ -1,7 +1,8 @@
 """Compiled libraries that are kept: `~/.cache/attnc`, or the folder that ATTNC_CACHE names.
 
-A library is named by a digest of all that it depends on. It is there whole or not at all; a process that needs one which
-another is compiling waits for it. The least recently used go when all together are larger than ATTNC_CACHE_SIZE.
+A library is named by a digest of all that it depends on. It is there whole or not at all. A process that needs a
+library waits while another process compiles it. The least recently used libraries are removed when all together are
+larger than ATTNC_CACHE_SIZE.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def cache_folder() -> pathlib.Path:
 
 
 def size_limit() -> int:
-    """Bytes that all libraries together may have."""
+    """How many bytes all libraries together may have."""
     text = os.environ.get("ATTNC_CACHE_SIZE", "")
     if not text:
         return _DEFAULT_SIZE
@@ -67,7 +68,7 @@ def _processor() -> str:
 
 
 def key_of(digest: str, flags: Sequence[str]) -> str:
-    """The name of what a compile of the model with ``digest`` makes."""
+    """The name of the library that a compile of the model with ``digest`` makes."""
     native = not any(flag.startswith("--mcpu=") and flag != "--mcpu=native" for flag in flags)
     parts = [2, digest, list(flags), compiler_id(), _processor() if native else ""]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]
@@ -124,7 +125,7 @@ class Cache:
         self.folder = folder or cache_folder()
 
     def find(self, key: str) -> Optional[Found]:
-        """The library of this name, which counts as used now. One whose note is not there has not been finished."""
+        """The library of this name; it counts as used now. A library without its note is unfinished and not found."""
         path = self.folder / f"{key}.so"
         note = path.with_suffix(".json")
         if not path.is_file() or not note.is_file():
@@ -135,7 +136,7 @@ class Cache:
         return path, _strings(_read(note).get("notes"))
 
     def make(self, key: str, model: str, flags: Sequence[str], compile: Compile) -> Found:
-        """The library of this name; ``compile`` writes it if it is not there. CacheUnusable if it cannot be kept."""
+        """The library of this name; ``compile`` writes it if it is missing. CacheUnusable if it cannot be kept."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             # As many locks as there are first bytes of a name, so that they need not be removed.
@@ -181,8 +182,8 @@ class Cache:
         return sorted(result, key=lambda kept: -kept.used)
 
     def shrink(self, limit: int, keep: Optional[pathlib.Path] = None) -> int:
-        """Removes the least recently used libraries until the rest fits; returns how many. A process that has one
-        loaded keeps what it has mapped."""
+        """Removes the least recently used libraries until the rest fits, and returns how many it removed. A process
+        that has a removed library loaded keeps its mapping."""
         total, removed = 0, 0
         for kept in self.list():
             total += kept.bytes

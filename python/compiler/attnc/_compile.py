@@ -40,7 +40,7 @@ Shape = Sequence[Optional[int]]
 
 
 class CompileWarning(UserWarning):
-    """What a compile that came to its end wants to be known: a name in doubt, a cache that is copied at each step."""
+    """A warning of a compile that succeeded, as of an ambiguous name, or of a cache that is copied at each step."""
 
 
 @dataclass(frozen=True)
@@ -362,38 +362,38 @@ def compile(
     """Compiles a model into the library ``out``, which is there whole or not at all.
 
     source       the path of an ONNX file, of a graph (.json) or of IR (.mlir); a mapping of entries to such paths; a
-                 folder of the hub, whose parts become entries (encoder_model, decoder_model, ...), or with a search
-                 that names no step one function; an onnx.ModelProto; a program of torch.export
+                 folder of the hub, whose parts become entries (encoder_model, decoder_model, ...), or one function
+                 if there is a search that names no step; an onnx.ModelProto; a program of torch.export
     dims         sizes by the model's names for dimensions: 128, or bounds (1, 512)
-    shapes       shapes by input, of a sequence a list of them, one for each tensor; None leaves a size open
-    absent       optional inputs, by name, that have no value and are not asked for
+    shapes       shapes by input (for a sequence, a list with one for each tensor); None leaves a size open
+    absent       names of optional inputs that the model does without
     weights      "f32", "bf16", "int8", "int8:64", "int4:32" or (target "cuda") "fp8": how constant operands of products are
                  stored
-    precision    "f32", "bf16" or "int8" (target "cuda": "tf32", "bf16", "f16"): of products; int8 rounds their rows in
-                 the run and their weights to bytes
-    fp32_math    "f32", "bf16x3" or "bf16x6": how products of f32 are made
-    cpu          "native", "x86-64-v3", "x86-64-v4", or a name of LLVM's
-    target       "cpu" or "cuda"; gpu_arch and allow_host_ops belong to the latter
+    precision    "f32", "bf16" or "int8" (target "cuda": "tf32", "bf16", "f16"): the arithmetic of products; int8 rounds
+                 their weights to bytes, and their rows during the run
+    fp32_math    "f32", "bf16x3" or "bf16x6": how products of f32 are computed
+    cpu          "native", "x86-64-v3", "x86-64-v4", or LLVM's name of a CPU
+    target       "cpu" or "cuda"; gpu_arch and allow_host_ops belong to "cuda"
     masks        "proved" or "exact"
     optimize     0 to 3
-    own_state    the library can keep what runs hand on (Model.state); states: which inputs are which outputs
+    own_state    the library can keep state between runs (Model.state); states: which inputs take which outputs
     cache        "model", "int8" or (target "cuda") "fp8": how caches that the library or a search keeps are stored
-    search       Greedy, Beam or Sample: an entry ``generate`` that searches around a step
-    profiling    the library can be asked where its time goes (Model.profile)
-    require_fused  fail unless so many attentions are fused
-    max_loop_iterations  a loop of the model that runs more often ends the run with an error (default 16777216)
-    expose_attention  "all" (or True), or names of nodes, "ENTRY:NODE" of an entry: attention weights become outputs
+    search       Greedy, Beam or Sample: adds an entry ``generate`` that searches by repeating a step
+    profiling    the library can measure where its time goes (Model.profile)
+    require_fused  the compile fails if fewer attentions are fused
+    max_loop_iterations  a loop of the model with more iterations ends the run with an error (default 16777216)
+    expose_attention  "all" (or True), or names of nodes ("ENTRY:NODE" for one entry): attention weights become outputs
                  (Model.attention); expose_attention_as: one or a list of "weights" (default), "head-mean", "argmax",
                  "entropy", "top-k:K"
-    timeout      seconds; memory: address space, as "4G"
-    on_progress  called with the name of each stage and the seconds so far, with "" at the end; True, False: whether a
-                 line shows it; None: where somebody looks
+    timeout      limit of the compile, in seconds; memory: limit of its address space, as "4G"
+    on_progress  a function that is called with the name of each stage and the seconds so far, and with "" at the end;
+                 True or False: whether a line shows the progress; None: shows it in a terminal or a notebook
 
-    Unsupported       the model needs what attnc does not support; ``more`` lists all of it
+    Unsupported       the model needs something that attnc does not support; ``more`` lists all such things
     InvalidArgument   an option is wrong, or the model is damaged
     FileError         the library cannot be written; NoSuchFile: the model is not there
     OutOfMemory, DeadlineExceeded  a limit was reached
-    CompileWarning    a warning, by the module ``warnings``: what a compile has to note that came to its end
+    CompileWarning    a warning (module ``warnings``) of a compile that succeeded
     """
     flags, limits = _checked_flags(options), checked_limits(timeout, memory)
     with tempfile.TemporaryDirectory(prefix="attnc-") as scratch:

@@ -36,16 +36,16 @@ class Model(attnc_runtime.Model):
         return _load(self._source, {**self._options, **self._compile_options, **changed}, known=self._notes)
 
     def profile(self, *, runs: int = 10, entry: Optional[str] = None, **named: Any) -> Profile:
-        """Runs ``runs`` times with inputs by name, and says where the time of the fastest run went. A model that was
-        not loaded with ``profiling=True`` is compiled a second time."""
+        """Runs ``runs`` times with inputs by name, and returns where the time of the fastest run went. A model that
+        was not loaded with ``profiling=True`` is compiled a second time."""
         if self._source is not None and not self._compile_options.get("profiling"):
             return self._with(profiling=True).profile(runs=runs, entry=entry, **named)
         return super().profile(runs=runs, entry=entry, **named)
 
     def attention(self, *, entry: Optional[str] = None, state: Optional[State] = None, **options: Any) -> AttentionMaps:
-        """Runs an entry with inputs by name, and returns the weights of its attentions, which show themselves in a
-        notebook; options as of ``attnc_runtime.Model.attention``. A model that exposes none is compiled a second time,
-        with ``expose_attention="all"``."""
+        """Runs an entry with inputs by name and returns the weights of its attentions. A notebook shows them as a page.
+        Options are those of ``attnc_runtime.Model.attention``. A model that exposes no weights is compiled a second
+        time, with ``expose_attention="all"``."""
         if self._source is not None and state is None and not self._exposed(self._entry(entry)):
             if not self._compile_options.get("expose_attention"):
                 return self._with(expose_attention="all").attention(entry=entry, **options)
@@ -54,9 +54,9 @@ class Model(attnc_runtime.Model):
     def generate(
         self, *, search: Optional[Search] = None, timeout: Optional[float] = None, **named: Any
     ) -> Dict[str, Any]:
-        """Runs a compiled search: its outputs by name (``tokens``, ``lengths``, ``scores`` and what else it was asked
-        for). ``search`` may be another one than the model was loaded with, which is compiled at the first use; what
-        every search has (bos, eos, max_length...) it takes from that."""
+        """Runs a compiled search and returns its outputs by name: ``tokens``, ``lengths``, ``scores``, and others that
+        were requested. ``search`` may differ from the search that the model was loaded with. It is then compiled at its
+        first use, and takes the fields of ``Search`` that it leaves out (bos, eos, max_length...) from that one."""
         own = self._compile_options.get("search")
         if search is not None and own is not None:
             search = search.completed_by(own)
@@ -72,21 +72,21 @@ def _load_anew(source: Any, options: Dict[str, Any], name: str) -> Model:
 
 
 def load(source: Any, *, cache: bool = True, on_progress: Progress = None, **options: Any) -> Model:
-    """Loads a model: a library (.so), or what ``compile`` takes, which is compiled if the cache has it not.
+    """Loads a model: a library (.so), or anything that ``compile`` takes, which is compiled if it is not in the cache.
 
-    threads       threads that a run computes with (default: as many as CPUs this process may use)
-    sessions      calls that run at the same time (default: as many as CPUs hold, one at least)
+    threads       how many threads a run computes with (default: one per CPU that this process may use)
+    sessions      how many calls run at the same time (default: as many as fit the CPUs, at least one)
     cpus          CPUs to pin the threads to
-    copy_weights  weights are copied into this process, so that the file may vanish
-    own_products  on a GPU: products by the library's own kernels alone
-    device        on a GPU: its number, as the CUDA driver counts (default 0)
+    copy_weights  weights are copied into this process, so that the file may be removed
+    own_products  on a GPU: products use only the library's own kernels
+    device        the number of the GPU, as the CUDA driver counts (default 0)
     verify        whether a load reads the whole library and compares its digest: "always", "once" (per file and user;
                   what was verified is noted in the user's cache folder), or "never" (where storage is trusted)
-    cache         False: compile anew, and keep nothing
-    on_progress   as for ``compile``, of whose other options all are taken, too
+    cache         False: compile again, and keep nothing
+    on_progress   as for ``compile``; all other options of ``compile`` are taken, too
 
-    Errors are those of ``compile``, and CorruptFile, Incompatible (another version, architecture or processor),
-    OutOfMemory. What the compile noted is warned of (CompileWarning) by each load.
+    Errors are those of ``compile``, CorruptFile, Incompatible (another version, architecture or processor) and
+    OutOfMemory. Each load repeats the warnings of the compile (CompileWarning).
     """
     return _load(source, options, cache=cache, progress=on_progress)
 

@@ -12,15 +12,15 @@ from attnc_runtime import InvalidArgument
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """What every search has. A field that is None is the compiler's default.
+    """The fields that every search has. None stands for the compiler's default.
 
-    step, init        the entry that is one step; one that runs before it, for its states and constants
-    bos, eos          the first token, an id or "input" (one a row); those that end a sequence
+    step, init        the entry that is one step; the entry that runs before it and makes its states and constants
+    bos, eos          the first token, an id or "input" (one per row); the tokens that end a sequence
     max_length        the most tokens of a result: a number, "dim:NAME", "dim:NAME+N", or "input"
-    min_length        no result ends before it has so many
-    tokens, logits    the step's input that takes the last token; its output that scores the next
+    min_length        the fewest tokens of a result
+    tokens, logits    the step's input that takes the last token; its output that scores the next token
     alignment         an output of the step to return for each token
-    states            which inputs of the step are which outputs of the one before (default: as names tell)
+    states            which inputs of a step are which outputs of the previous step (default: by their names)
     """
 
     step: Optional[str] = None
@@ -61,7 +61,7 @@ class Search:
         return result
 
     def completed_by(self, other: "Search") -> "Search":
-        """With what every search has taken from ``other`` where it is not given here."""
+        """This search, with the fields of ``Search`` that it leaves out taken from ``other``."""
         common = {each.name for each in dataclasses.fields(Search)}
         taken = {name: getattr(other, name) for name in common if getattr(self, name) is None}
         return dataclasses.replace(self, **taken)
@@ -82,7 +82,7 @@ class Beam(Search):
     length_penalty    divides scores of complete sequences of n tokens by n^A, or with gnmt by ((5+n)/6)^A
     n_best            how many sequences to return
     ended             "refill" or "shrink": whether the beam stays as wide when sequences end
-    early_stop        done as soon as there are as many complete sequences as the beam is wide
+    early_stop        stops as soon as there are as many complete sequences as the beam is wide
     coverage_penalty  of Wu et al. 2016; needs ``alignment``
     """
 
@@ -102,7 +102,8 @@ class Beam(Search):
 class Sample(Search):
     """A token drawn at each step, from the ``top_k`` most probable and those that together have probability ``top_p``.
 
-    What is "input" each run may give under its name, as an array of one number (float32, and int64 of seed and top_k).
+    Each run may give a field that is "input" under its name, as an array of one number (int64 for seed and top_k,
+    float32 for the others).
     """
 
     seed: Union[int, str, None] = None

@@ -3,8 +3,8 @@
     from attnc import data
     data.embed("texts/*.jsonl", "embedded", model="all-MiniLM-L6-v2", column="text")
 
-reads Parquet or JSON lines, writes Parquet, and can be ended at any time: the same call goes on where it was. In a
-pipeline of one's own, ``Embedder`` is what ``map_batches`` takes:
+reads Parquet or JSON lines and writes Parquet. It can be stopped at any time: the same call goes on where it stopped.
+In your own pipeline, pass ``Embedder`` to ``map_batches``:
 
     rows.map_batches(data.Embedder, fn_constructor_args=["all-MiniLM-L6-v2"], concurrency=2, num_cpus=1, batch_size=256)
 """
@@ -30,9 +30,9 @@ Path = Union[str, "os.PathLike[str]"]
 
 class Embedder:
     """For ``ray.data.Dataset.map_batches``: adds the column ``output``, float32 of the model's width, to batches of
-    NumPy arrays. Texts are those of ``column``; a missing one (None) is embedded as "". ``options`` are those of
-    attnc.TextEncoder, ``threads`` by default as many as the CPUs that Ray reserved. ``encoder(model, **options)`` makes
-    another encoder with a method ``encode``."""
+    NumPy arrays. It embeds the texts in ``column``; a missing text (None) is embedded as "". ``options`` are those of
+    attnc.TextEncoder; ``threads`` is by default the number of CPUs that Ray reserved. If given,
+    ``encoder(model, **options)`` makes the encoder instead, which needs a method ``encode``."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ def _reserved_cpus() -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """What becomes one file: ranges of rows of Parquet files, of bytes of files of JSON lines."""
+    """The input of one output file: ranges of rows of Parquet files, or of bytes of JSON-lines files."""
 
     name: str
     ranges: Tuple[Tuple[str, int, int], ...]
@@ -71,7 +71,7 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What ``embed`` did: files written now, and those that were there from earlier calls."""
+    """What ``embed`` did: how much it wrote now, and how much earlier calls had written."""
 
     rows: int
     written: int
@@ -93,11 +93,11 @@ def embed(
     """Embeds ``column`` of all rows of ``source`` (files, folders or patterns: .parquet, .jsonl, .ndjson, .json) into
     Parquet files in the folder ``target``, with all other columns, in order: part-00000.parquet, part-00001.parquet...
 
-    A file is there whole or not at all, so that a call which was interrupted, however hard, is repeated and goes on
-    where it was: no row is lost or there twice. ``workers`` processes with ``cpus`` threads each share the work;
+    A file is there whole or not at all. So a call that was interrupted in any way can be repeated: it goes on where it
+    stopped, and no row is lost or written twice. ``workers`` processes with ``cpus`` threads each share the work.
     ``options`` are those of Embedder. Ray shows the progress.
 
-    InvalidArgument  no such column, rows that are no objects or differ in type, or ``target`` holds another job
+    InvalidArgument  there is no such column, rows are not objects or differ in type, or ``target`` holds another job
     NoSuchFile       nothing matches ``source``
     FileError        a file cannot be read or written
     """

@@ -59,7 +59,7 @@ class AttncBackend(Backend):  # type: ignore[misc]
         outputs_info: Optional[Sequence[Tuple[Any, Tuple[int, ...]]]] = None,
         **options: Any,
     ) -> Tuple[Any, ...]:
-        """Runs one node; sizes of its outputs are inferred unless ``outputs_info`` has them."""
+        """Runs one node. The sizes of its outputs are inferred unless ``outputs_info`` has them."""
         opset = options.pop("opset_version", onnx.defs.onnx_opset_version())
         arrays = [np.asarray(value) for value in inputs]
         kinds = [onnx.helper.np_dtype_to_tensor_dtype(array.dtype) for array in arrays]

@@ -67,10 +67,10 @@ def _pool(mode: str, states: Array, mask: NDArray[np.int64]) -> Array:
 
 
 class TextEncoder:
-    """Embeds sentences with the model in ``folder``: its tokenizer, its pooling and its normalisation are those that
-    the folder's own files name (modules.json, 1_Pooling/config.json, sentence_bert_config.json).
+    """Embeds sentences with the model in ``folder``. The folder's own files say which tokenizer, pooling and
+    normalisation it uses (modules.json, 1_Pooling/config.json, sentence_bert_config.json).
 
-    The model is ``onnx/model.onnx`` or ``model.onnx``; a BERT encoder may be ``model.safetensors`` instead. Options are
+    The model is ``onnx/model.onnx`` or ``model.onnx``. A BERT encoder may be ``model.safetensors`` instead. Options are
     those of ``attnc.load``: ``encoder = attnc.TextEncoder(folder, weights="int8", threads=2)``.
     """
 
@@ -140,8 +140,8 @@ class TextEncoder:
         return size * max(len(self._modes), 1) if isinstance(size, int) else 0
 
     def encode(self, sentences: Union[str, Sequence[str]], *, batch_size: int = 32, prompt: str = "") -> Array:
-        """Embeddings as float32 [sentences, dimension]; of a single str [dimension]. ``prompt`` stands in front of
-        each sentence. Sentences of similar length share a batch, whatever their order."""
+        """Embeddings as float32 [sentences, dimension], or [dimension] for a single str. ``prompt`` is put before each
+        sentence. Sentences of similar length share a batch, whatever their order."""
         if isinstance(sentences, str):
             alone: Array = self.encode([sentences], batch_size=batch_size, prompt=prompt)[0]
             return alone
@@ -171,8 +171,8 @@ class TextEncoder:
         return list(self._tokenizer.encode_batch(list(texts)))
 
     def embed(self, encodings: Sequence[Any], **options: Any) -> Array:
-        """Embeddings of what ``tokenize`` made, float32 [texts, dimension], in one run. ``encodings`` are padded to the
-        longest of them, in place; ``options`` are those of Model.run."""
+        """Embeddings of the result of ``tokenize``, float32 [texts, dimension], in one run. ``encodings`` are padded in
+        place to the longest of them. ``options`` are those of Model.run."""
         longest = max((len(encoding) for encoding in encodings), default=0)
         for encoding in encodings:
             encoding.pad(longest, **self._padding)
@@ -206,9 +206,9 @@ class TextEncoder:
         return self._load({**self._options, "expose_attention": "all"})
 
     def attention(self, text: str, **options: Any) -> AttentionMaps:
-        """What each head looks at when it reads ``text``: weights whose positions have the names of the tokens, and that
-        show themselves in a notebook. ``maps.save("attention.html")`` writes the page that draws them. ``options`` are
-        those of Model.attention. A model that exposes none is compiled a second time, at the first call."""
+        """What each head attends to in ``text``: attention weights whose positions are labelled with the tokens. A
+        notebook shows them as a page, and ``maps.save("attention.html")`` writes that page. ``options`` are those of
+        Model.attention. A model that exposes no weights is compiled a second time, at the first call."""
         if not isinstance(text, str):
             raise InvalidArgument(f"attention expects a str, not {type(text).__name__}")
         encodings = self.tokenize([text])

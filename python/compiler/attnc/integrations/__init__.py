@@ -10,16 +10,16 @@ _T = TypeVar("_T")
 
 
 def accelerate(model: _T, **options: Any) -> _T:
-    """``model``, a SentenceTransformer (or another model of sentence-transformers 6), with its encoder compiled. What is
-    returned is used as before: tokenizer, pooling, prompts and normalisation are those of ``model``, which stays as it
-    is. It runs on the CPU and cannot be trained or saved.
+    """Compiles the encoder of ``model``, a SentenceTransformer (or another model of sentence-transformers 6). The
+    result is used like ``model`` and has the same tokenizer, pooling, prompts and normalisation. ``model`` itself is
+    not changed. The result runs on the CPU and cannot be trained or saved.
 
-    The weights are those that ``model`` has now. BERT encoders are compiled as they are, others by way of the ONNX
+    The weights are those that ``model`` has now. BERT encoders are compiled directly. Others go through the ONNX
     exporter of transformers, which needs the packages onnx and onnxscript. ``options`` are those of ``load``: threads,
     weights="int8", precision="bf16", ...
 
-    Unsupported       a model that the exporter or attnc has no support for, or one of more than texts
-    InvalidArgument   not a model of sentence-transformers, or an option that is wrong
+    Unsupported       the exporter or attnc does not support the model, or the model takes more than texts
+    InvalidArgument   ``model`` is not a model of sentence-transformers, or an option is wrong
     """
     if not any(kind.__module__.startswith("sentence_transformers.") for kind in type(model).__mro__):
         raise InvalidArgument(f"expected a SentenceTransformer, not an object of type {type(model).__name__}")

@@ -26,7 +26,7 @@ _MORE = ("output_hidden_states", "output_attentions")
 
 
 class Encoder:
-    """Stands where a Transformer has its model: runs the compiled one, on the CPU."""
+    """Takes the place of a Transformer's model and runs the compiled one, on the CPU."""
 
     def __init__(self, model: Model, config: Any, dtype: torch.dtype) -> None:
         self.model = model
