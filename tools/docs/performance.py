@@ -27,11 +27,11 @@ Written by `tools/docs/performance.py` from `test/bench/results` and `test/bench
 
 `./dev bench` runs all sides in one process, alternating, on the same inputs. The column `attnc` has times in
 milliseconds: the median of the medians of all rounds. The other columns have factors. A factor is the time of a side
-divided by the time of attnc in the same round, and the table has the median of all rounds. More than 1 means that attnc
-is faster. attnc with narrower weights or products (`--weights`, `--precision`) has a factor, too: less than 1 means that
-it is faster than attnc in f32. To compare OpenVINO in bf16 with attnc in bf16, divide one factor by the other. With
-files in fewer bits, all sides run the same file. There, `f32` is attnc on the model that the file was made of, and
-`int8` is attnc on the file with `--precision=int8`.
+divided by the time of attnc in the same round, and the table has the median of all rounds. More than 1 means that
+attnc is faster. attnc with narrower weights or products (`--weights`, `--precision`) has a factor, too: less than 1
+means that it is faster than attnc in f32. To compare OpenVINO in bf16 with attnc in bf16, divide one factor by the
+other. With files in fewer bits, all sides run the same file. There, `f32` is attnc on the model that the file was made
+of, and `int8` is attnc on the file with `--precision=int8`.
 
 Speed is measured here and never asserted in a test.
 """
