@@ -12,7 +12,7 @@ import numpy as np
 
 
 def checked(seed):
-    """The text of a seed. ValueError if it is none: places ascend."""
+    """The text of a seed. ValueError if it is none, or its places don't ascend."""
     if not re.fullmatch("[0-9]+(@[0-9]+:[0-9]+)*", str(seed)):
         raise ValueError(f"a seed is 5 or 5@20:7, not {seed}")
     places = [int(cut.partition(":")[0]) for cut in str(seed).split("@")[1:]]

@@ -318,7 +318,7 @@ def checked_limits(timeout: Any, memory: Any) -> Dict[str, Any]:
         if not 0 <= seconds < float("inf"):
             raise InvalidArgument(f"'timeout' expects a number of at least 0, not '{timeout}'")
     if memory is not None:
-        size = re.fullmatch("([0-9]+)([KMGkmg]?)", str(memory))
+        size = re.fullmatch("0*([0-9]{1,19})([KMGkmg]?)", str(memory))
         if not size or int(size[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[size[2].upper()] > 1 << 62:
             raise InvalidArgument(f"'memory' expects a size as 512M or 4G, not '{memory}'")
     return {"timeout": timeout, "memory": memory}
