@@ -137,4 +137,40 @@ TEST_P(AttentionMaskTest, Terms) {
   }
 }
 
+// A sweep for weights takes up to so many keys' scores from memory as a quarter of L2 holds, and computes those of
+// more. Rows that see no key bring keys that the sweep before left out.
+TEST_P(AttentionMaskTest, WeightsOfStoredScores) {
+  int64_t lanes = isa == "avx512" ? 16 : isa == "avx2" ? 8 : 4, most = (1 << 20) / 4 / (2 * lanes * 4);
+  for (bool isMasked : {false, true}) {
+    Attention a;
+    a.score = kScale;
+    a.weight = "%n = arith.cmpf uno, %s, %s : f32\n%z = arith.constant 0.25 : f32\n"
+               "%y = arith.select %n, %z, %s : f32";
+    if (isMasked)
+      a.mask = {{"window<inf, -2>", "", ""}};
+    a.dynamic = "ij";
+    Sizes sizes = {{'b', 1}, {'h', 1}, {'i', 1}, {'j', 1}, {'d', 5}, {'e', 3}};
+    for (int64_t fixed : {int64_t(0), most - 1, most + 1}) { // 0: not known to the compiler
+      if (fixed)
+        a.dynamic = "i", sizes['j'] = fixed;
+      auto kernel = compileAttention(isa, a, sizes);
+      ASSERT_TRUE(kernel);
+      for (int64_t i : {1, 37})
+        for (int64_t j : {int64_t(1), int64_t(8), int64_t(9), int64_t(301), most - 1, most, most + 1}) {
+          if (fixed && j != fixed)
+            continue;
+          sizes['i'] = i, sizes['j'] = j;
+          Operands o(a, sizes, i + j);
+          ASSERT_TRUE(kernel->call(o.all()));
+          auto score = [&](double s, const At &at) {
+            return isMasked && at.at('j') > at.at('i') - 2 ? -INFINITY : 0.125 * s;
+          };
+          auto weight = [](double w, const At &) { return std::isnan(w) ? 0.25 : w; };
+          ASSERT_EQ(compareWithReference(o, score, weight), "")
+              << isMasked << ": " << i << " queries, " << j << " keys";
+        }
+    }
+  }
+}
+
 } // namespace

@@ -246,7 +246,8 @@ LaneBuilder::Values BlockEmitter::sweepTile(Sweep sweep, Value first, Value row,
     State state = isReducing ? stateOf(values.drop_front(2)) : start;
     if (isPacked)
       memref::StoreOp::create(k.b, k.loc, keyIndex, scratch.tileKeys, k.div(row, k.index(spec.keyTile)));
-    Values scores = scoreTile(keyIndex, row, isEdge, state);
+    Values scores = spec.storedKeys ? storedTile(sweep, keyIndex, row, isEdge, state)
+                                    : scoreTile(keyIndex, row, isEdge, state);
     Values next{k.min(values[0], row), dense.empty() && !isPacked ? values[1] : filled};
     if (isReducing)
       next.append(softmaxTile(sweep, row, std::move(scores), std::move(state)).flat());
@@ -291,6 +292,8 @@ AttentionScratch AttentionScratch::allocate(LaneBuilder &k, const AttentionSpec 
   }
   if (!spec.types[spec.value].getElementType().isF32())
     scratch.values = k.scratch(spec.keyBlock * width);
+  if (spec.storedKeys)
+    scratch.scores = k.scratch(spec.storedKeys * rows);
   if (spec.letsHiddenTakePart())
     scratch.emptyRows = k.scratch(rows);
   if (!spec.extras.empty())

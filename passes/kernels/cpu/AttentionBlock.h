@@ -18,6 +18,7 @@ struct AttentionScratch {
   mlir::Value values;              ///< [keyBlock][value width, up to a multiple of lanes], widened or paired
   mlir::Value tile;                ///< [keyTile][R] or its transpose, for extra results
   mlir::Value marks;               ///< of KeyLists, for a block of keys
+  mlir::Value scores;              ///< [storedKeys][R]
   mlir::Value emptyRows;           ///< [R] not 0 where a query sees no key, and hidden ones take part then
   mlir::Value tileKeys;            ///< [keyBlock / keyTile] the first key of each tile of weights, with key lists
 

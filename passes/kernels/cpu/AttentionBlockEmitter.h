@@ -73,6 +73,7 @@ private:
 
   //===--- scores ---------------------------------------------------------===//
   Values scoreTile(mlir::Value key, mlir::Value row, bool isEdge, const State &state);
+  Values storedTile(Sweep sweep, mlir::Value key, mlir::Value row, bool isEdge, const State &state);
   Values dotTile(mlir::Value key, bool isEdge, const State &state);
   Values sumTile(mlir::Value key, bool isEdge);
   Values tanhTile(int64_t shared);

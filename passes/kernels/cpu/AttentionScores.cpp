@@ -52,6 +52,38 @@ BlockEmitter::Values BlockEmitter::scoreTile(Value first, Value row, bool isEdge
       [&] { return scores; });
 }
 
+/// scoreTile whose scores the first sweep leaves in scratch.scores, where there are not too many keys, and the sweep
+/// for weights takes from there: a product, what the region and the mask make of it, and a result of scores are made
+/// once.
+BlockEmitter::Values BlockEmitter::storedTile(Sweep sweep, Value first, Value row, bool isEdge, const State &state) {
+  std::optional<int64_t> keys = LaneBuilder::constant(numKeys);
+  Value fits = keys && *keys <= spec.storedKeys ? Value() : k.less(numKeys, k.index(spec.storedKeys + 1));
+  auto forTile = [&](llvm::function_ref<void(int64_t n, Value place)> body) {
+    for (int64_t n = 0; n < spec.keyTile * vectors; ++n)
+      body(n, at(k.add(first, n / vectors), n % vectors));
+  };
+  if (sweep == Sweep::Reduce) {
+    Values scores = scoreTile(first, row, isEdge, state);
+    auto store = [&] { forTile([&](int64_t n, Value place) { k.store(scores[n], scratch.scores, place); }); };
+    fits ? k.branch(fits, store) : store();
+    return scores;
+  }
+  auto load = [&] {
+    Values scores;
+    forTile([&](int64_t, Value place) { scores.push_back(k.loadVector(scratch.scores, place)); });
+    return scores;
+  };
+  if (seesAll) { // the sweep before may have left this tile out
+    Value isStored =
+        arith::XOrIOp::create(k.b, k.loc, seesAll, arith::ConstantOp::create(k.b, k.loc, k.b.getBoolAttr(true)));
+    fits = fits ? k.both(fits, isStored) : isStored;
+  }
+  if (!fits)
+    return load();
+  Values types(spec.keyTile * vectors, k.splat(0));
+  return k.branch(fits, ValueRange(types).getTypes(), load, [&] { return scoreTile(first, row, isEdge, state); });
+}
+
 /// Scores of a stage that is asked for as a result.
 void BlockEmitter::keepScores(ExtraSource stage, Value first, bool isEdge, const Values &scores) {
   for (const AttentionSpec::Extra &extra : spec.extras)

@@ -157,6 +157,12 @@ AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target, bool narrow,
   if (width && !spec.types[spec.value].getElementType().isF32())
     while (spec.keyBlock > 32 && spec.keyBlock * *width > 32 << 10)
       spec.keyBlock /= 2;
+  if (spec.hasWeightSweep() && spec.normalizer != Normalizer::none) {
+    int64_t most = target.getL2() / 4 / (spec.queryVectors * spec.lanes * sizeof(float));
+    int64_t keys = llvm::alignTo(spec.getStaticSize(Dim::J).value_or(most), spec.keyTile);
+    most = llvm::alignDown(most, spec.keyTile);
+    spec.storedKeys = !spec.getStaticSize(Dim::J) ? most : keys <= most ? keys : 0;
+  }
   return spec;
 }
 
@@ -248,6 +254,8 @@ std::string AttentionSpec::key() const {
      << ',' << keyTile << ',' << valueTile << ',' << keyBlock << ';';
   if (softmaxType)
     os << softmaxType;
+  if (storedKeys)
+    os << "k" << storedKeys;
   for (Block *block : {score, weight, activation, masked}) {
     os << '|';
     if (block)

@@ -76,6 +76,9 @@ struct AttentionSpec {
   int64_t keyTile = 4;
   int64_t valueTile = 4;
   int64_t keyBlock = 256;
+  /// As many keys may there be that a sweep for weights finds the scores of the sweep before in memory, a quarter of L2;
+  /// those of more keys, or of 0, are computed again. A multiple of keyTile.
+  int64_t storedKeys = 0;
 
   /// The spec of `op` with the tiles for `target`; with products of bf16 where
   /// `narrow` asks for them and all of the operands and the target can. The
