@@ -37,10 +37,31 @@ constexpr double kTakesIn = -1e30;
 /// What an operand of a term is bounded to before it is scaled and shifted.
 constexpr int64_t kFarthest = int64_t(1) << 40;
 
-/// Whether a weight of 0 is 0 after the weight region, as a hidden key's is
-/// whatever the region says: the weight is multiplied, divided or selected.
-bool keepsZero(Value value, Value weight) {
+/// The constant that `value` is where `weight` is 0, or null: codes that are made of a weight and read again give 0.
+Attribute atZero(Value value, Value weight, DenseMap<Value, Attribute> &known) {
   if (value == weight)
+    return FloatAttr::get(cast<FloatType>(value.getType()), 0);
+  if (auto it = known.find(value); it != known.end())
+    return it->second;
+  Operation *op = value.getDefiningOp();
+  if (!op || op->getNumResults() != 1 || op->getNumRegions())
+    return {};
+  SmallVector<Attribute> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(atZero(operand, weight, known));
+  SmallVector<OpFoldResult> folded;
+  Attribute constant;
+  if (succeeded(op->fold(operands, folded)) && folded.size() == 1)
+    constant = isa<Attribute>(folded.front()) ? cast<Attribute>(folded.front())
+                                              : atZero(cast<Value>(folded.front()), weight, known);
+  return known[value] = constant;
+}
+
+/// Whether a weight of 0 is 0 after the weight region, as a hidden key's is
+/// whatever the region says: the weight is multiplied, divided or selected, or all of the region is known then.
+bool keepsZero(Value value, Value weight) {
+  DenseMap<Value, Attribute> known;
+  if (auto number = dyn_cast_or_null<FloatAttr>(atZero(value, weight, known)); number && number.getValue().isZero())
     return true;
   Operation *op = value.getDefiningOp();
   if (auto select = dyn_cast_or_null<arith::SelectOp>(op)) {

@@ -618,3 +618,66 @@ func.func @float_starts(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, %v: tensor
   }
   return %r : tensor<2x5x4xf32>
 }
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// Weights as codes that are read again: a hidden key's 0 stays 0 (first), but not where the zero point is read as
+// another one (second).
+// CHECK-LABEL: func @codes_of_weights
+// CHECK: attn.attention masked_rows nan mask [#attn.causal<0>]
+// CHECK: attn.attention masked_rows nan maps
+func.func @codes_of_weights(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>)
+    -> (tensor<5x4xf32>, tensor<5x4xf32>) {
+  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      -> tensor<5x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %shown = arith.cmpi sle, %j, %i : index
+    %y = arith.select %shown, %s, %inf : f32
+    attn.yield %y : f32
+  } weight {
+  ^bb0(%w: f32):
+    %scale = arith.constant 0.004 : f32
+    %zero = arith.constant 3.0 : f32
+    %x = arith.divf %w, %scale : f32
+    %n = math.roundeven %x : f32
+    %z = arith.addf %n, %zero : f32
+    %c = arith.fptosi %z : f32 to i32
+    %t = arith.trunci %c : i32 to i8
+    %u = arith.uitofp %t : i8 to f32
+    %d = arith.subf %u, %zero : f32
+    %m = arith.mulf %d, %scale : f32
+    attn.yield %m : f32
+  }
+  %t = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      -> tensor<5x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %shown = arith.cmpi sle, %j, %i : index
+    %y = arith.select %shown, %s, %inf : f32
+    attn.yield %y : f32
+  } weight {
+  ^bb0(%w: f32):
+    %scale = arith.constant 0.004 : f32
+    %zero = arith.constant 3.0 : f32
+    %other = arith.constant 2.0 : f32
+    %x = arith.divf %w, %scale : f32
+    %n = math.roundeven %x : f32
+    %z = arith.addf %n, %zero : f32
+    %c = arith.fptosi %z : f32 to i32
+    %t = arith.trunci %c : i32 to i8
+    %u = arith.uitofp %t : i8 to f32
+    %d = arith.subf %u, %other : f32
+    %m = arith.mulf %d, %scale : f32
+    attn.yield %m : f32
+  }
+  return %r, %t : tensor<5x4xf32>, tensor<5x4xf32>
+}
