@@ -55,6 +55,7 @@ public:
     StringRef weights = options.weights, precision = options.precision == "int8" ? "f32" : StringRef(options.precision);
     if (options.optLevel > 0) {
       add(createMergeProjectionsPass());
+      add(createFoldCodesPass());
       add(createLiftConstantsPass());
       LowerRecurrentPassOptions recurrent;
       // The states stay f32: rounding them would add up over the steps.

@@ -106,6 +106,36 @@ def LowerContractionsPass : Pass<"attn-lower-contractions", "::mlir::ModuleOp"> 
   ];
 }
 
+def FoldCodesPass : Pass<"attn-fold-codes", "::mlir::ModuleOp"> {
+  let summary = "codes that are written and read again stay floats, and are divided by products";
+  let description = [{
+    Rounding to codes of up to 16 bits between bounds, as QuantizeLinear does with a scale and a zero point that
+    are constants, in the body of an op:
+    - A float that is made of the code again is the rounded float itself, and so is the code less its zero
+      point. The integer is left to what stores it.
+    - Where the scale is that with which such a code was read, the code is not rounded again.
+    - The bounds come first, on what is rounded: none are needed for the code then.
+    - The quotient by the scale is a product with the reciprocal and one correction (on a target with fused
+      multiply-adds). Codes are the same: what is near the half between two codes is tried in the compiler, and the
+      division stays where one of these differs. It is within a unit in the last place of the quotient elsewhere.
+
+    ```mlir
+    %q = arith.divf %x, %scale
+    %r = math.roundeven %q
+    %c = ... // from 0 to 255
+    %f = arith.uitofp (arith.trunci (arith.fptosi %c)) : f32
+    // becomes
+    %y = ... // %x from 0 * scale to 255 * scale
+    %p = arith.mulf %y, %reciprocal
+    %e = math.fma (arith.negf %p), %scale, %y
+    %f = math.roundeven (math.fma %e, %reciprocal, %p)
+    ```
+    Source: P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", IBM J. Res.
+    Dev. 34 (1990), for the correction.
+  }];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+}
+
 def LiftConstantsPass : Pass<"attn-lift-constants", "::mlir::ModuleOp"> {
   let summary = "ops that differ in constants alone take them as operands";
   let description = [{
