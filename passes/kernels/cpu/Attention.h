@@ -17,7 +17,8 @@ namespace attn {
 /// relative to a maximum that is moved only when a score exceeds it by 16
 /// (natural units), and O^T += V^T P^T adds a block of keys at a time, which
 /// also keeps the sums short. A weight region needs the final maximum and sum:
-/// the scores are computed twice then.
+/// the scores wait for them in memory, or are computed twice where there are
+/// too many keys for that.
 ///
 /// One scf.parallel over (batch, head, query block); a result depends on
 /// nothing but its own head, so every cut gives the same bits. Few queries on
