@@ -38,8 +38,9 @@ struct PieceObserver {
 ///
 /// Between regions workers spin; after some microseconds they also offer their
 /// CPU to others (sched_yield), and they sleep on a futex when a run is over or
-/// has had no region for milliseconds. See README.md for the measured reasons. A
-/// pool that does not spin sleeps at once, and so does its caller.
+/// has had no region for milliseconds. The times that it takes to wake a thread
+/// either way are in docs/performance.md ("Waking a thread"). A pool that does
+/// not spin sleeps at once, and so does its caller.
 class Pool {
 public:
   Pool() = default;

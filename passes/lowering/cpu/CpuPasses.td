@@ -278,7 +278,7 @@ def LowerProductsPass : Pass<"attn-lower-products", "::mlir::ModuleOp"> {
 }
 
 def PrepareAttentionPass : Pass<"attn-prepare-attention", "::mlir::ModuleOp"> {
-  let summary = "bring each attn.attention into one of nine kernel forms, copying operands that fit none";
+  let summary = "bring each attn.attention into a kernel form, copying operands that fit none";
   let description = [{
     A form says what a kernel streams, and which dimension stands innermost in
     memory: the width in query, key and value, or the queries (query, scores) or
@@ -303,7 +303,7 @@ def PrepareAttentionPass : Pass<"attn-prepare-attention", "::mlir::ModuleOp"> {
     (deformable attention, whose queries sample maps).
 
     An operand in which batch or heads stand innermost fits none: each of its
-    lines would be read once a head. It is copied by a linalg.transpose; the
+    lines would be read once per head. It is copied by a linalg.transpose; the
     report names it under `copies`, and a remark does.
 
     ```mlir
