@@ -123,7 +123,8 @@ void GemmEmitter::emitBlock() {
   if (spec.m == 0)
     return;
   SmallVector<int64_t> heights = tileHeights(spec.m, spec.tileRows);
-  if (wide && ShapedType::isDynamic(spec.m)) // rows that one block doesn't hold are at least two halves of one
+  if ((wide || filled) &&
+      ShapedType::isDynamic(spec.m)) // rows that one block doesn't hold are at least two halves of one
     heights.erase(heights.begin(), heights.begin() + (spec.tileRows - 1) / 2);
   atHeight(k.b, k.loc, tileHeight, heights, [&](int64_t height) { emitTile(height); });
   if (!isDirect)
@@ -202,6 +203,9 @@ void GemmEmitter::addStep(int64_t height, const Index &step, int64_t numRows, co
   SmallVector<Vecs> loaded;
   for (int64_t i = 0; !spec.hasNarrowRows && i < numRows; ++i)
     loaded.push_back(loadPanelRow(step, i, scale));
+  for (int64_t i = 0; filled && i < numRows; ++i)
+    for (int64_t v = 0; v < spec.tileVectors; ++v)
+      filled->setVector(loaded[i][v], step * rowsPerStep() + i, v * spec.lanes);
   // With one or two blocks a step moves by several lines, and each of them must
   // be asked for (M = 8, cold: 85 -> 115 GF). With more blocks the same lines are
   // asked for again, which costs nothing that can be measured.

@@ -32,7 +32,6 @@ private:
   /// Tasks that do the work where there are several blocks of rows and `usesTiles` is false, and none where not.
   void emitSharedTasks(const Mask &usesTiles);
   void emitSharedTask(const Index &task, const Index &perTask);
-  void widenPanel(const Buffer &buffer);
   Index numThreads();
   Index findNext(const Index &task, const Mask &isStream);
   void emitBlock();
@@ -68,7 +67,8 @@ private:
   // Of the task at hand.
   Index prefetchStep, prefetchAt;
   Buffer prefetched;
-  std::optional<Buffer> wide; // the panel as f32, one row per step, where blocks share it
+  // The panel as f32, one row per step, where blocks share it: the first of them fills it.
+  std::optional<Buffer> filled, wide;
 };
 
 } // namespace attn
