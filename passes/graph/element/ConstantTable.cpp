@@ -4,6 +4,7 @@
 #include "dialects/attn/WeightStore.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include <vector>
 
 using namespace mlir;
 
@@ -13,16 +14,22 @@ static int64_t widthOf(Type element) {
   return element && element.isIntOrFloat() ? element.getIntOrFloatBitWidth() / 8 : 0;
 }
 
-static ConstantTable widen(const ConstantTable &halves, FloatType element) {
-  auto numbers = std::make_shared<std::vector<float>>();
-  for (int64_t n = 0; n != halves.size(); ++n) {
-    APFloat number(element.getFloatSemantics(), APInt(16, halves.bitsAt(n)));
-    bool lost = false;
-    number.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven, &lost);
-    numbers->push_back(number.convertToFloat());
+/// The f32 that each 16 bits of `type` are.
+static std::vector<float> readAll(const llvm::fltSemantics &type) {
+  std::vector<float> numbers;
+  for (unsigned bits = 0; bits != 1 << 16; ++bits) {
+    APFloat number(type, APInt(16, bits));
+    bool isInexact = false;
+    number.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven, &isInexact);
+    numbers.push_back(number.convertToFloat());
   }
-  ArrayRef<char> bytes(reinterpret_cast<const char *>(numbers->data()), numbers->size() * sizeof(float));
-  return {bytes, sizeof(float), numbers};
+  return numbers;
+}
+
+static const float *numbersOf(FloatType type) {
+  static const std::vector<float> ofF16 = readAll(APFloat::IEEEhalf());
+  static const std::vector<float> ofBf16 = readAll(APFloat::BFloat());
+  return (type.isF16() ? ofF16 : ofBf16).data();
 }
 
 /// A weight that is an initialiser or a part of one that lies in one piece,
@@ -42,8 +49,9 @@ static ConstantTable tableOf(GlobalOp global, const SymbolTable &symbols, const 
     Type stored = source ? cast<RankedTensorType>(source.getType()).getElementType() : element;
     if (stored == element)
       return table;
-    bool isWidened = element.isF32() && table.width == 2 && table.size() <= ConstantTable::kMaxEntries;
-    return isWidened ? widen(table, cast<FloatType>(stored)) : none;
+    if (!element.isF32() || !(stored.isF16() || stored.isBF16()) || table.widened)
+      return none;
+    return {table.bytes, sizeof(float), numbersOf(cast<FloatType>(stored))};
   }
   auto slice = dyn_cast<SliceAttr>(global.getExpression());
   auto source = slice ? sourceOf(slice.getSource()) : GlobalOp();
@@ -52,7 +60,7 @@ static ConstantTable tableOf(GlobalOp global, const SymbolTable &symbols, const 
       llvm::any_of(type.getShape().take_front(slice.getDim()), [](int64_t size) { return size != 1; }))
     return none;
   ConstantTable table = tableOf(source, symbols, weights, depth - 1);
-  size_t row = table.width;
+  size_t row = table.storedWidth();
   for (int64_t size : type.getShape().drop_front(slice.getDim() + 1))
     row *= size;
   size_t first = slice.getOffset() * row, count = slice.getSize() * row;
@@ -76,7 +84,8 @@ ConstantTable ConstantTable::read(Value value, const SymbolTable &symbols, const
     table = tableOf(symbols.lookup<GlobalOp>(weight.getGlobal()), symbols, *weights);
   }
   table.width = width;
-  return table.bytes.size() == size_t(type.getNumElements() * width) ? table : ConstantTable{{}, width, nullptr};
+  return table.bytes.size() == size_t(type.getNumElements() * table.storedWidth()) ? table
+                                                                                   : ConstantTable{{}, width, nullptr};
 }
 
 std::optional<SmallVector<int64_t>> findSteps(ArrayRef<int64_t> shape, llvm::function_ref<int64_t(int64_t)> number) {

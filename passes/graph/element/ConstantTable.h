@@ -8,9 +8,7 @@
 #include "llvm/ADT/SmallVector.h"
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <optional>
-#include <vector>
 
 namespace attn {
 
@@ -22,17 +20,21 @@ struct ConstantTable {
   static constexpr int64_t kMaxEntries = int64_t(1) << 24;
 
   llvm::ArrayRef<char> bytes;
-  int64_t width;                                     ///< bytes of an entry, up to 8
-  std::shared_ptr<const std::vector<float>> widened; ///< holds the bytes of what is stored in 16 bits and read as f32
+  int64_t width; ///< bytes of an entry as it is read, up to 8
+  /// Of what is stored in 16 bits and read as f32: the number of each pattern of bits.
+  const float *widened = nullptr;
 
   /// The constant or weight `value`; `bytes` is empty where it is no table of
   /// at most kMaxEntries entries, is a splat, or is not known.
   static ConstantTable read(mlir::Value value, const mlir::SymbolTable &symbols, const WeightStore *weights);
 
-  int64_t size() const { return bytes.size() / width; }
+  int64_t storedWidth() const { return widened ? 2 : width; }
+  int64_t size() const { return bytes.size() / storedWidth(); }
   uint64_t bitsAt(int64_t n) const {
     uint64_t bits = 0;
-    std::memcpy(&bits, bytes.data() + n * width, width);
+    std::memcpy(&bits, bytes.data() + n * storedWidth(), storedWidth());
+    if (widened)
+      std::memcpy(&bits, widened + bits, sizeof(float));
     return bits;
   }
   /// The same as an integer with a sign.

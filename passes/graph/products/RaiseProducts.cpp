@@ -270,7 +270,10 @@ std::optional<SmallVector<T>> ProductRaiser::readColumns(const Parameter &parame
   if (table.bytes.empty() || !isKnown)
     return std::nullopt;
   SmallVector<T> numbers(table.size());
-  std::memcpy(numbers.data(), table.bytes.data(), table.bytes.size());
+  for (int64_t n = 0; n != table.size(); ++n) {
+    uint64_t bits = table.bitsAt(n);
+    std::memcpy(&numbers[n], &bits, sizeof(T));
+  }
   return numbers;
 }
 
