@@ -66,9 +66,11 @@ static FailureOr<Tensor> maskBias(Node &n, const Tensor &mask, const AttentionSi
     return n.unsupported() << "a mask of rank " << mask.rank();
   // [B]: the number of keys; [2B]: the end of the keys, then their begin.
   bool pairs = n.symbols().isEqual(mask.shape[0], sizes.batch * Expr(2)) == true && !mask.shape[0].is(0);
-  if (!pairs && n.symbols().isEqual(mask.shape[0], sizes.batch) != true)
+  if (!pairs && n.symbols().isEqual(mask.shape[0], sizes.batch) == false)
     return n.unsupported() << "a mask of " << n.symbols().print(mask.shape[0]) << " numbers for a batch of "
                            << n.symbols().print(sizes.batch);
+  if (!pairs && failed(n.requireEqual(mask.shape[0], sizes.batch, "a mask of {0} numbers for a batch of {1}")))
+    return failure();
   Value ends = n.value(mask), batch = n.symbols().materialize(n.builder(), n.loc(), sizes.batch);
   Tensor bias;
   bias.dtype = DType::F32;
