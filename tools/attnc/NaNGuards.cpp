@@ -34,9 +34,12 @@ bool isSumTest(arith::CmpFOp compare) {
          isOfSum(compare.getLhs());
 }
 
+/// Rounding to codes in their bounds, which makes NaN the lowest code.
+bool isCode(Operation *op) { return isa<arith::FPToSIOp>(op) && op->getOperand(0).getDefiningOp<arith::SelectOp>(); }
+
 bool isNaNTest(Operation *op) {
   auto compare = dyn_cast<arith::CmpFOp>(op);
-  return isa<math::IsNaNOp>(op) || (compare && isSumTest(compare)) ||
+  return isa<math::IsNaNOp>(op) || isCode(op) || (compare && isSumTest(compare)) ||
          (compare && (compare.getLhs() == compare.getRhs() || compare.getPredicate() == arith::CmpFPredicate::UNO ||
                       compare.getPredicate() == arith::CmpFPredicate::ORD));
 }

@@ -8,7 +8,8 @@
 
 namespace attn::tools {
 
-/// How often the graph tests a float for NaN: softmaxes are guarded that way.
+/// How often the graph tests a float for NaN: softmaxes are guarded that way. QuantizeLinear and its kin count as one,
+/// since they make a code of NaN.
 unsigned countNaNTests(mlir::ModuleOp module);
 
 /// The float inputs that reach no product of two tensors before such a test, as masks and biases of scores do: an

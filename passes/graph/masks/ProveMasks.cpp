@@ -37,10 +37,24 @@ constexpr double kTakesIn = -1e30;
 /// What an operand of a term is bounded to before it is scaled and shifted.
 constexpr int64_t kFarthest = int64_t(1) << 40;
 
-/// The constant that `value` is where `weight` is 0, or null: codes that are made of a weight and read again give 0.
-Attribute atZero(Value value, Value weight, DenseMap<Value, Attribute> &known) {
-  if (value == weight)
-    return FloatAttr::get(cast<FloatType>(value.getType()), 0);
+/// The constants of a region where a weight is a given one.
+class FoldedAt {
+public:
+  FoldedAt(Value weight, const APFloat &number) { known[weight] = FloatAttr::get(weight.getType(), number); }
+
+  /// That of `value`, or null.
+  Attribute of(Value value);
+  /// Whether it is a float that `test` holds for.
+  bool is(Value value, bool (APFloat::*test)() const) {
+    auto number = dyn_cast_or_null<FloatAttr>(of(value));
+    return number && (number.getValue().*test)();
+  }
+
+private:
+  llvm::DenseMap<Value, Attribute> known;
+};
+
+Attribute FoldedAt::of(Value value) {
   if (auto it = known.find(value); it != known.end())
     return it->second;
   Operation *op = value.getDefiningOp();
@@ -48,20 +62,28 @@ Attribute atZero(Value value, Value weight, DenseMap<Value, Attribute> &known) {
     return {};
   SmallVector<Attribute> operands;
   for (Value operand : op->getOperands())
-    operands.push_back(atZero(operand, weight, known));
+    operands.push_back(of(operand));
   SmallVector<OpFoldResult> folded;
   Attribute constant;
   if (succeeded(op->fold(operands, folded)) && folded.size() == 1)
-    constant = isa<Attribute>(folded.front()) ? cast<Attribute>(folded.front())
-                                              : atZero(cast<Value>(folded.front()), weight, known);
+    constant = isa<Attribute>(folded.front()) ? cast<Attribute>(folded.front()) : of(cast<Value>(folded.front()));
   return known[value] = constant;
 }
 
+/// Whether `value` is 0 where the weight is 0, and 0 or NaN where that is NaN, as of a row that sees no key: codes that
+/// are made of a weight and read again with the lowest code as zero point. (Another code for NaN would make every
+/// hidden key count.)
+bool isCodeOfWeight(Value value, Value weight) {
+  const llvm::fltSemantics &type = cast<FloatType>(weight.getType()).getFloatSemantics();
+  FoldedAt ofNaN(weight, APFloat::getNaN(type));
+  return FoldedAt(weight, APFloat::getZero(type)).is(value, &APFloat::isZero) &&
+         (ofNaN.is(value, &APFloat::isZero) || ofNaN.is(value, &APFloat::isNaN));
+}
+
 /// Whether a weight of 0 is 0 after the weight region, as a hidden key's is
-/// whatever the region says: the weight is multiplied, divided or selected, or all of the region is known then.
+/// whatever the region says: the weight is multiplied, divided or selected, or becomes a code.
 bool keepsZero(Value value, Value weight) {
-  DenseMap<Value, Attribute> known;
-  if (auto number = dyn_cast_or_null<FloatAttr>(atZero(value, weight, known)); number && number.getValue().isZero())
+  if (value == weight || isCodeOfWeight(value, weight))
     return true;
   Operation *op = value.getDefiningOp();
   if (auto select = dyn_cast_or_null<arith::SelectOp>(op)) {

@@ -625,14 +625,45 @@ func.func @float_starts(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, %v: tensor
 #k = affine_map<(b, h, i, j, d, e) -> (j, d)>
 #v = affine_map<(b, h, i, j, d, e) -> (j, e)>
 #o = affine_map<(b, h, i, j, d, e) -> (i, e)>
-// Weights as codes that are read again: a hidden key's 0 stays 0 (first), but not where the zero point is read as
-// another one (second).
+// Weights as codes that are read again: a hidden key's 0 stays 0 (first). Not where the code of NaN is another one, with
+// which hidden keys count in rows that see none (second), nor where another zero point is read (third).
 // CHECK-LABEL: func @codes_of_weights
 // CHECK: attn.attention masked_rows nan mask [#attn.causal<0>]
 // CHECK: attn.attention masked_rows nan maps
+// CHECK: attn.attention masked_rows nan maps
 func.func @codes_of_weights(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>)
-    -> (tensor<5x4xf32>, tensor<5x4xf32>) {
-  %r = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+    -> (tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>) {
+  %first = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      -> tensor<5x4xf32> score {
+  ^bb0(%s: f32):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %shown = arith.cmpi sle, %j, %i : index
+    %y = arith.select %shown, %s, %inf : f32
+    attn.yield %y : f32
+  } weight {
+  ^bb0(%w: f32):
+    %scale = arith.constant 0.004 : f32
+    %zero = arith.constant -128.0 : f32
+    %read = arith.constant -128.0 : f32
+    %low = arith.constant -128.0 : f32
+    %high = arith.constant 127.0 : f32
+    %x = arith.divf %w, %scale : f32
+    %n = math.roundeven %x : f32
+    %z = arith.addf %n, %zero : f32
+    %above = arith.cmpf ogt, %z, %low : f32
+    %below = arith.cmpf olt, %z, %high : f32
+    %most = arith.select %below, %z, %high : f32
+    %code = arith.select %above, %most, %low : f32
+    %c = arith.fptosi %code : f32 to i32
+    %t = arith.trunci %c : i32 to i8
+    %u = arith.sitofp %t : i8 to f32
+    %d = arith.subf %u, %read : f32
+    %m = arith.mulf %d, %scale : f32
+    attn.yield %m : f32
+  }
+  %second = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
       -> tensor<5x4xf32> score {
   ^bb0(%s: f32):
     %i = attn.index 2 : index
@@ -645,17 +676,24 @@ func.func @codes_of_weights(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor
   ^bb0(%w: f32):
     %scale = arith.constant 0.004 : f32
     %zero = arith.constant 3.0 : f32
+    %read = arith.constant 3.0 : f32
+    %low = arith.constant -128.0 : f32
+    %high = arith.constant 127.0 : f32
     %x = arith.divf %w, %scale : f32
     %n = math.roundeven %x : f32
     %z = arith.addf %n, %zero : f32
-    %c = arith.fptosi %z : f32 to i32
+    %above = arith.cmpf ogt, %z, %low : f32
+    %below = arith.cmpf olt, %z, %high : f32
+    %most = arith.select %below, %z, %high : f32
+    %code = arith.select %above, %most, %low : f32
+    %c = arith.fptosi %code : f32 to i32
     %t = arith.trunci %c : i32 to i8
-    %u = arith.uitofp %t : i8 to f32
-    %d = arith.subf %u, %zero : f32
+    %u = arith.sitofp %t : i8 to f32
+    %d = arith.subf %u, %read : f32
     %m = arith.mulf %d, %scale : f32
     attn.yield %m : f32
   }
-  %t = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+  %third = attn.attention masked_rows nan maps [#q, #k, #v, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
       -> tensor<5x4xf32> score {
   ^bb0(%s: f32):
     %i = attn.index 2 : index
@@ -667,17 +705,23 @@ func.func @codes_of_weights(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor
   } weight {
   ^bb0(%w: f32):
     %scale = arith.constant 0.004 : f32
-    %zero = arith.constant 3.0 : f32
-    %other = arith.constant 2.0 : f32
+    %zero = arith.constant -128.0 : f32
+    %read = arith.constant -127.0 : f32
+    %low = arith.constant -128.0 : f32
+    %high = arith.constant 127.0 : f32
     %x = arith.divf %w, %scale : f32
     %n = math.roundeven %x : f32
     %z = arith.addf %n, %zero : f32
-    %c = arith.fptosi %z : f32 to i32
+    %above = arith.cmpf ogt, %z, %low : f32
+    %below = arith.cmpf olt, %z, %high : f32
+    %most = arith.select %below, %z, %high : f32
+    %code = arith.select %above, %most, %low : f32
+    %c = arith.fptosi %code : f32 to i32
     %t = arith.trunci %c : i32 to i8
-    %u = arith.uitofp %t : i8 to f32
-    %d = arith.subf %u, %other : f32
+    %u = arith.sitofp %t : i8 to f32
+    %d = arith.subf %u, %read : f32
     %m = arith.mulf %d, %scale : f32
     attn.yield %m : f32
   }
-  return %r, %t : tensor<5x4xf32>, tensor<5x4xf32>
+  return %first, %second, %third : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>
 }
