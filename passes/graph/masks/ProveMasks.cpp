@@ -65,7 +65,8 @@ Attribute FoldedAt::of(Value value) {
     operands.push_back(of(operand));
   SmallVector<OpFoldResult> folded;
   Attribute constant;
-  if (succeeded(op->fold(operands, folded)) && folded.size() == 1)
+  OwningOpRef<Operation *> copy(op->clone()); // folding may reorder operands
+  if (succeeded(copy->fold(operands, folded)) && folded.size() == 1)
     constant = isa<Attribute>(folded.front()) ? cast<Attribute>(folded.front()) : of(cast<Value>(folded.front()));
   return known[value] = constant;
 }
