@@ -115,9 +115,10 @@ def FoldCodesPass : Pass<"attn-fold-codes", "::mlir::ModuleOp"> {
       point. The integer is left to what stores it.
     - Where the scale is that with which such a code was read, the code is not rounded again.
     - The bounds come first, on what is rounded: none are needed for the code then.
-    - The quotient by the scale is a product with the reciprocal and one correction (on a target with fused
-      multiply-adds). Codes are the same: what is near the half between two codes is tried in the compiler, and the
-      division stays where one of these differs. It is within a unit in the last place of the quotient elsewhere.
+    - For codes of up to 8 bits, the quotient by the scale is a product with the reciprocal and one correction, on a
+      target with fused multiply-adds. It is at most a unit in the last place off, so that only what lies beside the
+      half between two codes may be rounded otherwise. The compiler tries all of that, and keeps the division where
+      one code differs.
 
     ```mlir
     %q = arith.divf %x, %scale
