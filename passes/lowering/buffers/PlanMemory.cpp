@@ -11,6 +11,7 @@
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -39,7 +40,8 @@ struct Buffer {
   memref::AllocOp alloc;
   Product bytes;
   int64_t number = 0;          // in the order of the code
-  int64_t first = 0, last = 0; // positions of uses
+  int64_t named = 0;           // position of the first use or view
+  int64_t first = 0, last = 0; // positions of uses, which views are not
   int64_t ready = -1;          // position after which its size is known
   int64_t offset = 0;          // in units of the group's product
   int64_t size = 0;            // likewise
@@ -56,7 +58,7 @@ public:
       return success();
     int64_t point = std::numeric_limits<int64_t>::max();
     for (Buffer &buffer : buffers)
-      point = std::min(point, buffer.first);
+      point = std::min(point, buffer.named);
     pointOp = operations[point];
     pointOp = entry.getBody().front().findAncestorOpInBlock(*pointOp);
     point = positions[pointOp];
@@ -90,7 +92,7 @@ private:
       Buffer buffer;
       buffer.alloc = alloc;
       buffer.number = buffers.size();
-      buffer.first = std::numeric_limits<int64_t>::max();
+      buffer.named = buffer.first = std::numeric_limits<int64_t>::max();
       // Within the innermost block that has all uses; where that is a body, each
       // iteration begins anew. An inner loop is alive as a whole.
       Block *scope = alloc->getBlock();
@@ -104,11 +106,14 @@ private:
           }
       for (Operation *user : users) {
         Operation *own = scope->findAncestorOpInBlock(*user);
+        buffer.named = std::min(buffer.named, positions[own]);
+        if (isa<ViewLikeOpInterface>(user))
+          continue;
         buffer.first = std::min(buffer.first, positions[own]);
         buffer.last = std::max(buffer.last, ends[own]);
       }
       if (buffer.first == std::numeric_limits<int64_t>::max())
-        buffer.first = buffer.last = positions[alloc];
+        buffer.named = buffer.first = buffer.last = positions[alloc];
       MemRefType type = alloc.getType();
       if (!type.getLayout().isIdentity() || !type.getElementType().isIntOrIndexOrFloat())
         return alloc.emitOpError("expects a dense buffer of numbers, got ") << type;

@@ -82,3 +82,37 @@ func.func @chosen(%c: i1, %x: memref<64xf32>, %y: memref<64xf32>, %z: memref<64x
   linalg.copy ins(%b : memref<64xf32>) outs(%z : memref<64xf32>)
   return
 }
+
+// -----
+
+// A view that is made early is no use: the second buffer takes the place of the first.
+// CHECK-LABEL: func.func @views
+// CHECK: %[[BYTES:.*]] = arith.constant 4096 : index
+// CHECK: attn.workspace %[[BYTES]]
+func.func @views(%x: memref<1024xf32>, %y: memref<1024xf32>, %z: memref<2x512xf32>) attributes {attn.entry} {
+  %a = memref.alloc() : memref<1024xf32>
+  %b = memref.alloc() : memref<1024xf32>
+  %late = memref.expand_shape %b [[0, 1]] output_shape [2, 512] : memref<1024xf32> into memref<2x512xf32>
+  linalg.exp ins(%x : memref<1024xf32>) outs(%a : memref<1024xf32>)
+  linalg.exp ins(%a : memref<1024xf32>) outs(%y : memref<1024xf32>)
+  linalg.exp ins(%z : memref<2x512xf32>) outs(%late : memref<2x512xf32>)
+  linalg.exp ins(%late : memref<2x512xf32>) outs(%z : memref<2x512xf32>)
+  return
+}
+
+// -----
+
+// What is written through a view lives as long as the whole is read.
+// CHECK-LABEL: func.func @written
+// CHECK: %[[BYTES:.*]] = arith.constant 8192 : index
+// CHECK: attn.workspace %[[BYTES]]
+func.func @written(%x: memref<1024xf32>, %y: memref<1024xf32>, %z: memref<2x512xf32>) attributes {attn.entry} {
+  %a = memref.alloc() : memref<1024xf32>
+  %b = memref.alloc() : memref<1024xf32>
+  %late = memref.expand_shape %b [[0, 1]] output_shape [2, 512] : memref<1024xf32> into memref<2x512xf32>
+  linalg.exp ins(%x : memref<1024xf32>) outs(%a : memref<1024xf32>)
+  linalg.exp ins(%z : memref<2x512xf32>) outs(%late : memref<2x512xf32>)
+  linalg.exp ins(%a : memref<1024xf32>) outs(%y : memref<1024xf32>)
+  linalg.exp ins(%b : memref<1024xf32>) outs(%y : memref<1024xf32>)
+  return
+}
