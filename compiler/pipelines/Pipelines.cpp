@@ -25,6 +25,7 @@ void attn::buildBufferPipeline(OpPassManager &pm, unsigned optLevel) {
   // After CSE, which shares what must not be shared from here on.
   pm.addNestedPass<func::FuncOp>(createPrepareBuffersPass());
   pm.addNestedPass<func::FuncOp>(createJoinConversionsPass());
+  pm.addNestedPass<func::FuncOp>(createSinkConversionsPass());
   pm.addPass(createEliminateEmptiesPass());
   bufferization::OneShotBufferizePassOptions options;
   options.functionBoundaryTypeConversion = bufferization::LayoutMapOption::IdentityLayoutMap;

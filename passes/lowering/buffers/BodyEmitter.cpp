@@ -259,6 +259,9 @@ void BodyEmitter::storeOutput(const Point &point, unsigned number, Value value) 
     SmallVector<Value> indices = applyMap(point, loc, map);
     if (point.mask)
       vector::MaskedStoreOp::create(b, loc, operand.get(), indices, point.mask, value);
+    else if (llvm::is_contained(streamed, number))
+      vector::StoreOp::create(b, loc, value, operand.get(), indices, /*nontemporal=*/true,
+                              llvm::MaybeAlign(point.lanes * getElementTypeOrSelf(value).getIntOrFloatBitWidth() / 8));
     else
       vector::StoreOp::create(b, loc, value, operand.get(), indices);
     return;

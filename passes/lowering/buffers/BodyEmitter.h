@@ -54,6 +54,8 @@ public:
   /// The value of output `number` in memory.
   mlir::Value loadOutput(const Point &point, unsigned number);
   void storeOutput(const Point &point, unsigned number, mlir::Value value);
+  /// From here on whole vectors of output `number`, which are aligned to their size, are stored past the caches.
+  void stream(unsigned number) { streamed.push_back(number); }
 
 private:
   void classify(mlir::Operation &op);
@@ -70,6 +72,7 @@ private:
   int64_t loop;
   llvm::DenseMap<mlir::Value, Lanes> kinds;
   mlir::SmallVector<Access> accesses;
+  mlir::SmallVector<unsigned> streamed;
   mlir::IRMapping invariants;
   bool vectorizable = true, trapping = false;
   int64_t cost = 0, gathers = 0;

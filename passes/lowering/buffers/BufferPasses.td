@@ -84,6 +84,17 @@ def JoinConversionsPass : Pass<"attn-join-conversions", "mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def SinkConversionsPass : Pass<"attn-sink-conversions", "mlir::func::FuncOp"> {
+  let summary = "what is computed of the run's inputs alone is computed where it is first read";
+  let description = [{
+    Exporters convert a step's caches at the front of the file, all of them before
+    the first layer. An elementwise op that reads nothing but inputs moves down to
+    its first reader, so that a layer finds its cache in the processor's cache,
+    and all layers use the same buffer. It does not move past an op that writes:
+    an input may be a state that the run overwrites.
+  }];
+}
+
 def EliminateEmptiesPass : Pass<"attn-eliminate-empties", "mlir::ModuleOp"> {
   let summary = "what is inserted into a tensor is computed in its place";
   let description = [{
@@ -133,8 +144,12 @@ def VectorizeLinalgPass : Pass<"attn-vectorize-linalg", "mlir::func::FuncOp"> {
     reduction is carried in registers. On AVX-512 the last step is masked,
     elsewhere a scalar loop takes the rest. What cannot be done on vectors is
     emitted as scalar loops.
+
+    Long rows of an output that this run does not read, and that is larger than
+    the second-level cache, are stored past the caches (`StreamedStores`): a cache
+    that goes back to the caller in f32 while the attention reads it in f16.
   }];
-  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect", "::mlir::LLVM::LLVMDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect",
                            "::mlir::affine::AffineDialect", "::attn::AttnDialect"];
 }

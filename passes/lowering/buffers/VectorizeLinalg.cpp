@@ -2,11 +2,14 @@
 #include "passes/Passes.h"
 #include "passes/graph/Collect.h"
 #include "passes/lowering/buffers/BodyEmitter.h"
+#include "passes/lowering/buffers/CollapseLoops.h"
+#include "passes/lowering/buffers/StreamedStores.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -31,47 +34,8 @@ constexpr int64_t kParallelWork = 32 << 10;
 constexpr int64_t kUnknownSize = 128;
 // Vectors of a row that are summed side by side, and the cost from which on a term shares enough between them.
 constexpr int64_t kMostBlocks = 4, kLongBody = 16;
-
-//===----------------------------------------------------------------------===//
-// Collapsing
-//===----------------------------------------------------------------------===//
-
-/// Loops that no operand tells apart become one, so that rows are long.
-linalg::GenericOp collapseLoops(RewriterBase &rewriter, linalg::GenericOp op) {
-  int64_t loops = op.getNumLoops();
-  SmallVector<bool> indexed(loops, false);
-  op.getRegion().walk([&](linalg::IndexOp index) { indexed[index.getDim()] = true; });
-  for (AffineMap map : op.getIndexingMapsArray())
-    if (!map.isProjectedPermutation())
-      return op;
-  auto iterators = op.getIteratorTypesArray();
-  SmallVector<ReassociationIndices> groups;
-  for (int64_t loop = 0; loop < loops; ++loop) {
-    bool joins = loop && !indexed[loop] && !indexed[loop - 1] && iterators[loop] == iterators[loop - 1];
-    if (joins) {
-      ReassociationIndices pair{loop - 1, loop};
-      joins = llvm::all_of(op.getIndexingMapsArray(),
-                           [&](AffineMap map) { return linalg::isDimSequencePreserved(map, pair); });
-      for (OpOperand &operand : op->getOpOperands()) {
-        auto type = dyn_cast<MemRefType>(operand.get().getType());
-        joins &= !type || type.getLayout().isIdentity();
-      }
-    }
-    if (joins)
-      groups.back().push_back(loop);
-    else
-      groups.push_back({loop});
-  }
-  if (static_cast<int64_t>(groups.size()) == loops)
-    return op;
-  rewriter.setInsertionPoint(op);
-  FailureOr<linalg::CollapseResult> collapsed = linalg::collapseOpIterationDims(op, groups, rewriter);
-  if (failed(collapsed))
-    return op;
-  auto result = cast<linalg::GenericOp>(collapsed->collapsedOp);
-  rewriter.eraseOp(op);
-  return result;
-}
+// A row of so many elements may end with a fence.
+constexpr int64_t kStreamedRow = 4096;
 
 //===----------------------------------------------------------------------===//
 // Reductions
@@ -122,7 +86,8 @@ bool canReduceAcrossLanes(linalg::GenericOp op) {
 
 class LoopEmitter {
 public:
-  LoopEmitter(linalg::GenericOp op, TargetAttr target) : op(op), target(target), b(op), loc(op.getLoc()) {}
+  LoopEmitter(linalg::GenericOp op, TargetAttr target, const StreamedOutputs &streamed)
+      : op(op), target(target), streamed(streamed), b(op), loc(op.getLoc()) {}
 
   void run() {
     for (Range range : cast<linalg::LinalgOp>(op.getOperation()).createLoopRanges(b, loc))
@@ -213,6 +178,11 @@ private:
       rows *= std::min<int64_t>(sizeGuess(loop), 1 << 20);
     }
     int64_t rowWork = workOf(reductions) * 16 / std::max<int64_t>(lanes, 1);
+    // Few long rows are cut.
+    int64_t piece = pieceSize(), size = vectorLoop < 0 ? 0 : staticSize(vectorLoop).value_or(0);
+    int64_t pieces = vectorReduces || !reductions.empty() || size < 2 * piece ? 1 : llvm::divideCeil(size, piece);
+    rows *= pieces;
+    rowWork = llvm::divideCeil(rowWork, pieces);
     int64_t minRows = std::max<int64_t>(2, llvm::divideCeil(kParallelWork / 16, rowWork));
     if (outer.empty() || (known && rows < minRows) || op->getParentOfType<scf::ParallelOp>())
       return emitSerial(indices, 0);
@@ -223,22 +193,42 @@ private:
       extents.push_back(sizeOf(loop));
       count = arith::MulIOp::create(b, loc, count, extents.back());
     }
+    if (pieces > 1)
+      count = arith::MulIOp::create(b, loc, count, arith::ConstantIndexOp::create(b, loc, pieces));
     auto parallel = scf::ParallelOp::create(b, loc, ValueRange{zero}, ValueRange{count}, ValueRange{one});
     parallel->setAttr(AttnDialect::kMinIterationsAttr, b.getI64IntegerAttr(minRows));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(parallel.getBody());
-    Value rest = parallel.getInductionVars()[0];
+    Value rest = parallel.getInductionVars()[0], begin;
+    if (pieces > 1) {
+      Value number = arith::ConstantIndexOp::create(b, loc, pieces);
+      begin = arith::RemUIOp::create(b, loc, rest, number);
+      rest = arith::DivUIOp::create(b, loc, rest, number);
+    }
     for (size_t i = outer.size(); i-- > 1;) {
       indices[outer[i]] = arith::RemUIOp::create(b, loc, rest, extents[i]);
       rest = arith::DivUIOp::create(b, loc, rest, extents[i]);
     }
     indices[outer[0]] = rest;
-    emitRow(indices);
+    if (pieces > 1)
+      emitPiece(indices, begin, piece, sizeOf(vectorLoop));
+    else
+      emitRow(indices);
+  }
+
+  int64_t pieceSize() {
+    return llvm::alignTo(std::clamp<int64_t>(kParallelWork / emitter->costOfBody(), 512, 1 << 16), 64);
+  }
+
+  void emitPiece(SmallVector<Value> indices, Value number, int64_t piece, Value size) {
+    Value step = arith::ConstantIndexOp::create(b, loc, piece);
+    Value begin = arith::MulIOp::create(b, loc, number, step);
+    emitVectorLoop(indices, begin, arith::MinUIOp::create(b, loc, arith::AddIOp::create(b, loc, begin, step), size));
   }
 
   /// One vectorised loop and no other: pieces of it in parallel.
   void emitBlocks(SmallVector<Value> indices) {
-    int64_t piece = llvm::alignTo(std::clamp<int64_t>(kParallelWork / emitter->costOfBody(), 512, 1 << 16), 64);
+    int64_t piece = pieceSize();
     Value size = sizeOf(vectorLoop);
     if ((staticSize(vectorLoop) && *staticSize(vectorLoop) <= piece) || op->getParentOfType<scf::ParallelOp>())
       return emitVectorLoop(indices, zero, size);
@@ -248,9 +238,7 @@ private:
     parallel->setAttr(AttnDialect::kMinIterationsAttr, b.getI64IntegerAttr(2));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(parallel.getBody());
-    Value begin = arith::MulIOp::create(b, loc, parallel.getInductionVars()[0], step);
-    Value end = arith::MinUIOp::create(b, loc, arith::AddIOp::create(b, loc, begin, step), size);
-    emitVectorLoop(indices, begin, end);
+    emitPiece(indices, parallel.getInductionVars()[0], piece, size);
   }
 
   void emitSerial(SmallVector<Value> indices, size_t depth) {
@@ -303,9 +291,10 @@ private:
     if (reductions.empty())
       emitter->emitInvariants({b, indices, 1, Value(), {}}, static_cast<unsigned>(vectorLoop));
     Value width = arith::ConstantIndexOp::create(b, loc, lanes);
-    std::optional<int64_t> size = getConstantIntValue(end);
+    std::optional<int64_t> size = staticSize(vectorLoop);
     bool exact = size && *size % lanes == 0;
     Value stop = exact || masked ? end : roundDown(begin, end);
+    bool streams = exact && *size >= kStreamedRow && reductions.empty() && streamOutputs();
     emitFor(begin, stop, width, [&](Value index) {
       indices[vectorLoop] = index;
       Value mask;
@@ -313,12 +302,26 @@ private:
         mask = maskOf(index, end);
       emitPoint(indices, lanes, mask);
     });
+    if (streams) // whoever learns that this row is done sees it
+      LLVM::FenceOp::create(b, loc, LLVM::AtomicOrdering::seq_cst);
     if (!exact && !masked)
       emitFor(stop, end, one, [&](Value index) {
         indices[vectorLoop] = index;
         emitPoint(indices, 1, Value());
       });
     emitter->dropInvariants();
+  }
+
+  /// Stores past the caches what goes to outputs that nobody reads before the run ends; false where there is none.
+  bool streamOutputs() {
+    bool any = false;
+    for (int64_t i = 0; i < op.getNumDpsInits(); ++i)
+      if (emitter->accessOf(op.getDpsInitOperand(i)->getOperandNumber()) == Access::Contiguous &&
+          streamed.has(op, i, lanes)) {
+        emitter->stream(i);
+        any = true;
+      }
+    return any;
   }
 
   /// The last multiple of the vector width after `begin` that is no more than `end`.
@@ -436,6 +439,7 @@ private:
 
   linalg::GenericOp op;
   TargetAttr target;
+  const StreamedOutputs &streamed;
   OpBuilder b;
   Location loc;
   SmallVector<OpFoldResult> sizes;
@@ -450,6 +454,7 @@ private:
 struct VectorizeLinalgPass : attn::impl::VectorizeLinalgPassBase<VectorizeLinalgPass> {
   void runOnOperation() override {
     TargetAttr target = TargetAttr::lookup(getOperation());
+    StreamedOutputs streamed(getOperation(), target);
     IRRewriter rewriter(&getContext());
     for (linalg::LinalgOp op : collect<linalg::LinalgOp>(getOperation())) {
       if (!op.hasPureBufferSemantics()) {
@@ -467,7 +472,7 @@ struct VectorizeLinalgPass : attn::impl::VectorizeLinalgPassBase<VectorizeLinalg
         generic = *made;
       }
       generic = collapseLoops(rewriter, generic);
-      LoopEmitter(generic, target).run();
+      LoopEmitter(generic, target, streamed).run();
       rewriter.eraseOp(generic);
     }
   }
