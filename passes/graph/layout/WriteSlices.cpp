@@ -51,8 +51,24 @@ std::optional<unsigned> findLoop(Value index, const Nest &nest) {
   return loop == nest.loops.end() ? std::nullopt : std::optional<unsigned>(loop - nest.loops.begin());
 }
 
-/// The tensor with a dimension for each loop whose elements `nest` writes, or null.
-Value findSource(const Nest &nest) {
+/// What a nest writes: the elements of a tensor that has a dimension for each loop, in their order, and others of
+/// size 1.
+struct Source {
+  Value tensor;
+  SmallVector<bool> hasLoop; ///< for each dimension
+
+  /// One of `loops`, numbers for each of them, per dimension of the tensor, or `one`.
+  SmallVector<OpFoldResult> spread(ArrayRef<OpFoldResult> loops, OpFoldResult one) const {
+    SmallVector<OpFoldResult> result;
+    for (bool has : hasLoop) {
+      result.push_back(has ? loops.front() : one);
+      loops = loops.drop_front(has);
+    }
+    return result;
+  }
+};
+
+std::optional<Source> findSource(const Nest &nest) {
   tensor::InsertOp insert = nest.insert;
   Value scalar = insert.getScalar();
   // A bool is read as a bit of a byte that is 0 or 1.
@@ -62,12 +78,18 @@ Value findSource(const Nest &nest) {
       test.getLhs().getType() == scalar.getType())
     scalar = test.getLhs();
   auto read = scalar.getDefiningOp<tensor::ExtractOp>();
-  if (!read || read.getIndices().size() != nest.loops.size() || !isOutside(read.getTensor(), nest))
-    return {};
-  for (auto [n, index] : llvm::enumerate(read.getIndices()))
-    if (findLoop(index, nest) != n)
-      return {};
-  return read.getTensor();
+  if (!read || !isOutside(read.getTensor(), nest))
+    return std::nullopt;
+  Source source{read.getTensor(), {}};
+  unsigned loops = 0;
+  for (auto [dim, index] : llvm::enumerate(read.getIndices())) {
+    bool hasLoop = findLoop(index, nest) == loops;
+    if (!hasLoop && (!isConstantIntValue(index, 0) || read.getTensor().getType().getDimSize(dim) != 1))
+      return std::nullopt;
+    loops += hasLoop;
+    source.hasLoop.push_back(hasLoop);
+  }
+  return loops == nest.loops.size() ? std::optional(source) : std::nullopt;
 }
 
 /// What `table`, stored integers, holds by its places, `fixed` along some dimensions.
@@ -97,9 +119,9 @@ public:
       : b(b), symbols(symbols), weights(weights) {}
 
   /// Puts the insertion of a slice in the place of `nest`, if that is one.
-  bool writeSlice(const Nest &nest, Value source);
+  bool writeSlice(const Nest &nest, const Source &source);
   /// Writes rows in the place of the innermost loops, if they go over whole ones.
-  bool writeRows(const Nest &nest, Value source);
+  bool writeRows(const Nest &nest, const Source &source);
 
 private:
   std::optional<WrittenDim> findPlace(Value index, const Nest &nest);
@@ -197,7 +219,7 @@ std::optional<WrittenDim> SliceWriter::findPlace(Value index, const Nest &nest) 
   return isWithin(place, nest) ? std::optional(place) : std::nullopt;
 }
 
-bool SliceWriter::writeSlice(const Nest &nest, Value source) {
+bool SliceWriter::writeSlice(const Nest &nest, const Source &source) {
   SmallVector<WrittenDim> places;
   SmallVector<OpFoldResult> turns;
   llvm::SmallBitVector moves(nest.loops.size());
@@ -250,9 +272,11 @@ bool SliceWriter::writeSlice(const Nest &nest, Value source) {
   }
   for (unsigned n : moves.set_bits())
     shape.push_back(getConstantIntValue(turns[n]).value_or(ShapedType::kDynamic));
-  Type element = getElementTypeOrSelf(source);
-  SmallVector<OpFoldResult> from(turns.size(), b.getIndexAttr(0)), unit(turns.size(), b.getIndexAttr(1));
-  Value part = tensor::ExtractSliceOp::create(b, loc, RankedTensorType::get(shape, element), source, from, turns, unit);
+  Type element = getElementTypeOrSelf(source.tensor);
+  OpFoldResult one = b.getIndexAttr(1);
+  SmallVector<OpFoldResult> from(source.hasLoop.size(), b.getIndexAttr(0)), unit(source.hasLoop.size(), one);
+  Value part = tensor::ExtractSliceOp::create(b, loc, RankedTensorType::get(shape, element), source.tensor, from,
+                                              source.spread(turns, one), unit);
   if (!llvm::is_sorted(order)) {
     SmallVector<OpFoldResult> moved;
     for (const WrittenDim &place : places)
@@ -277,7 +301,7 @@ Value SliceWriter::moveBefore(Value value, Operation *loop) {
   return value;
 }
 
-bool SliceWriter::writeRows(const Nest &nest, Value source) {
+bool SliceWriter::writeRows(const Nest &nest, const Source &source) {
   tensor::InsertOp insert = nest.insert;
   SmallVector<Value> indices(insert.getIndices());
   // The innermost loops that go along the last dimensions, and along no other one.
@@ -296,10 +320,12 @@ bool SliceWriter::writeRows(const Nest &nest, Value source) {
   }
   if (rows == 0 || rows == nest.loops.size())
     return false;
-  ArrayRef<int64_t> row = cast<RankedTensorType>(source.getType()).getShape().take_back(rows);
-  if (!ShapedType::isDynamicShape(row) && ShapedType::getNumElements(row) < kLeastRow)
-    return false;
   size_t lead = nest.loops.size() - rows;
+  SmallVector<int64_t> shape;
+  for (scf::ForOp inner : ArrayRef(nest.loops).drop_front(lead))
+    shape.push_back(getConstantIntValue(inner.getUpperBound()).value_or(ShapedType::kDynamic));
+  if (!ShapedType::isDynamicShape(shape) && ShapedType::getNumElements(shape) < kLeastRow)
+    return false;
   scf::ForOp loop = nest.loops[lead];
   Location loc = insert.getLoc();
   SmallVector<OpFoldResult> offsets, sizes, from, lengths;
@@ -311,19 +337,19 @@ bool SliceWriter::writeRows(const Nest &nest, Value source) {
     offsets.push_back(getAsOpFoldResult(moveBefore(index, loop)));
     sizes.push_back(b.getIndexAttr(1));
   }
-  SmallVector<int64_t> shape;
   for (scf::ForOp inner : ArrayRef(nest.loops).drop_front(lead)) {
     OpFoldResult length = getAsOpFoldResult(inner.getUpperBound());
     offsets.push_back(b.getIndexAttr(0));
     from.push_back(b.getIndexAttr(0));
     sizes.push_back(length);
     lengths.push_back(length);
-    shape.push_back(getConstantIntValue(length).value_or(ShapedType::kDynamic));
   }
   b.setInsertionPoint(loop);
-  SmallVector<OpFoldResult> unit(from.size(), b.getIndexAttr(1)), ones(offsets.size(), b.getIndexAttr(1));
-  Value part = tensor::ExtractSliceOp::create(b, loc, RankedTensorType::get(shape, getElementTypeOrSelf(source)),
-                                              source, from, lengths, unit);
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  SmallVector<OpFoldResult> unit(source.hasLoop.size(), one), ones(offsets.size(), one);
+  Value part =
+      tensor::ExtractSliceOp::create(b, loc, RankedTensorType::get(shape, getElementTypeOrSelf(source.tensor)),
+                                     source.tensor, source.spread(from, zero), source.spread(lengths, one), unit);
   b.replaceOpWithNewOp<tensor::InsertSliceOp>(loop, part, loop.getInits().front(), offsets, sizes, ones);
   return true;
 }
@@ -350,12 +376,12 @@ struct WriteSlicesPass : impl::WriteSlicesPassBase<WriteSlicesPass> {
       if (!nest)
         continue;
       done.insert(nest->loops.begin(), nest->loops.end());
-      Value source = findSource(*nest);
+      std::optional<Source> source = findSource(*nest);
       // One number that is put into a matrix may mark edges, which attn-raise-tables reads.
       if (!source || (nest->insert.getType().getRank() <= 2 && EdgeTable::match(loop.getResult(0), symbols, weights)))
         continue;
-      if (!writer.writeSlice(*nest, source) && copiesRows)
-        writer.writeRows(*nest, source);
+      if (!writer.writeSlice(*nest, *source) && copiesRows)
+        writer.writeRows(*nest, *source);
     }
   }
 

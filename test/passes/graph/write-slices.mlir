@@ -290,3 +290,58 @@ func.func @rows(%x: tensor<?x8x?xf32>, %u: tensor<?x8x?xf32>, %p: tensor<?xi64>,
   }
   return %y : tensor<?x8x?xf32>
 }
+
+// -----
+
+// A loop over a dimension of size 1 is none: the update's middle dimension is read at 0.
+// CHECK-LABEL: func.func @unit
+// CHECK-SAME: %[[X:[^:]+]]: tensor<9x1x8xf32>, %[[U:[^:]+]]: tensor<4x1x8xf32>
+// CHECK: %[[P:.+]] = tensor.extract_slice %[[U]][0, 0, 0] [4, 1, 8] [1, 1, 1] : tensor<4x1x8xf32> to tensor<4x8xf32>
+// CHECK: %[[Y:.+]] = tensor.insert_slice %[[P]] into %[[X]][2, 0, 0] [4, 1, 8] [1, 1, 1]
+// CHECK: return %[[Y]]
+func.func @unit(%x: tensor<9x1x8xf32>, %u: tensor<4x1x8xf32>) -> tensor<9x1x8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c8 = arith.constant 8 : index
+  %c9 = arith.constant 9 : index
+  %p = arith.constant dense<[2, 3, 4, 5]> : tensor<4xi64>
+  %y = scf.for %i = %c0 to %c4 step %c1 iter_args(%t = %x) -> (tensor<9x1x8xf32>) {
+    %q = scf.for %j = %c0 to %c8 step %c1 iter_args(%r = %t) -> (tensor<9x1x8xf32>) {
+      %a = tensor.extract %p[%i] : tensor<4xi64>
+      %b = arith.index_cast %a : i64 to index
+      %to = attn.check_index %b, %c9, "node 'put' (ScatterND)" : index
+      %v = tensor.extract %u[%i, %c0, %j] : tensor<4x1x8xf32>
+      %w = tensor.insert %v into %r[%to, %c0, %j] : tensor<9x1x8xf32>
+      scf.yield %w : tensor<9x1x8xf32>
+    }
+    scf.yield %q : tensor<9x1x8xf32>
+  }
+  return %y : tensor<9x1x8xf32>
+}
+
+// -----
+
+// One row of a longer dimension is not all of it.
+// CHECK-LABEL: func.func @row
+// CHECK: scf.for
+func.func @row(%x: tensor<9x1x2xf32>, %u: tensor<4x3x2xf32>) -> tensor<9x1x2xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %c9 = arith.constant 9 : index
+  %p = arith.constant dense<[2, 3, 4, 5]> : tensor<4xi64>
+  %y = scf.for %i = %c0 to %c4 step %c1 iter_args(%t = %x) -> (tensor<9x1x2xf32>) {
+    %q = scf.for %j = %c0 to %c2 step %c1 iter_args(%r = %t) -> (tensor<9x1x2xf32>) {
+      %a = tensor.extract %p[%i] : tensor<4xi64>
+      %b = arith.index_cast %a : i64 to index
+      %to = attn.check_index %b, %c9, "node 'put' (ScatterND)" : index
+      %v = tensor.extract %u[%i, %c0, %j] : tensor<4x3x2xf32>
+      %w = tensor.insert %v into %r[%to, %c0, %j] : tensor<9x1x2xf32>
+      scf.yield %w : tensor<9x1x2xf32>
+    }
+    scf.yield %q : tensor<9x1x2xf32>
+  }
+  return %y : tensor<9x1x2xf32>
+}
