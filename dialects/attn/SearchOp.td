@@ -66,7 +66,7 @@ def Attn_SearchOp : Attn_Op<"search", [AttrSizedOperandSegments, DeclareOpInterf
     knows neither temperature nor limits.
 
     Results: tokens [batch, length] ([batch, n_best, length] for beam), padded with
-    the first of `eos` (0 where there is none), lengths and scores ([batch] or
+    `pad` (the first of `eos` without it, 0 where there is none), lengths and scores ([batch] or
     [batch, n_best]), best first, and with `alignment_result` that result of the step in
     which each token was chosen ([.., length, source], zeros where padded or where the token came of `first`).
 
@@ -101,7 +101,7 @@ def Attn_SearchOp : Attn_Op<"search", [AttrSizedOperandSegments, DeclareOpInterf
       Variadic<AnyRankedTensor>:$inits /*C2*/, Variadic<AnyType>:$settings /*C7*/, DenseI64ArrayAttr:$sources, DenseI64ArrayAttr:$batch_dims,
       DenseI64ArrayAttr:$grow_dims, I64Attr:$logits_result, OptionalAttr<I64Attr>:$alignment_result,
       DefaultValuedAttr<I64Attr, "1">:$width /*C3*/, DefaultValuedAttr<I64Attr, "1">:$n_best /*C3*/,
-      DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$eos /*C4*/, DefaultValuedAttr<I64Attr, "0">:$min_length,
+      DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$eos /*C4*/, OptionalAttr<I64Attr>:$pad, DefaultValuedAttr<I64Attr, "0">:$min_length,
       DefaultValuedAttr<F64Attr, "0.0">:$length_penalty,
       DefaultValuedAttr<F64Attr, "0.0">:$coverage_penalty /*C6*/, UnitAttr:$gnmt, UnitAttr:$shrink, UnitAttr:$early_stop,
       DefaultValuedAttr<F64Attr, "1.0">:$temperature, DefaultValuedAttr<I64Attr, "0">:$top_k,

@@ -344,6 +344,8 @@ private:
     attrs.set("width", b.getI64IntegerAttr(options.width));
     attrs.set("n_best", b.getI64IntegerAttr(best));
     attrs.set("eos", b.getDenseI64ArrayAttr(options.eos));
+    if (options.pad)
+      attrs.set("pad", b.getI64IntegerAttr(*options.pad));
     attrs.set("min_length", b.getI64IntegerAttr(options.minLength));
     attrs.set("length_penalty", b.getF64FloatAttr(options.lengthPenalty));
     attrs.set("coverage_penalty", b.getF64FloatAttr(options.coveragePenalty));

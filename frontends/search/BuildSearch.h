@@ -37,7 +37,7 @@ struct SearchOptions {
   /// needed where the entry `init` returns scores.
   std::string bos;
   std::vector<int64_t> eos;
-  /// What stands behind the end of a result: the first of `eos`, or 0, if none is given.
+  /// What stands behind the end of a result: the first of `eos` without it, or 0.
   std::optional<int64_t> pad;
   /// "50", "input", or "dim:NAME", "dim:NAME+50": of an input of the search.
   std::string maxLength;

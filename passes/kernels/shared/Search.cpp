@@ -102,7 +102,7 @@ func::FuncOp attn::buildSearchTrace(OpBuilder &b, StringRef symbol, const Search
   Index size = tokens.dim(2);
   auto trace = [&](Index item, Index n) {
     k.loop(0, size, 1, [&](Index place) {
-      tokens.set(k.i64(spec.pad()), item, n, place);
+      tokens.set(k.i64(spec.padding.value_or(spec.idle())), item, n, place);
       rows.set(k.i64(-1), item, n, place);
     });
     Num length = info(item, n, 0), row = info(item, n, 1), token = info(item, n, 2);

@@ -17,8 +17,11 @@ struct SearchKernelSpec {
   bool shrink = false, earlyStop = false, coverage = false;
   bool hasVectors = true;
 
-  /// What stands behind the end of a result.
-  int64_t pad() const { return eos.empty() ? 0 : eos.front(); }
+  /// What stands behind the end of a result; it may be no token that the step takes.
+  std::optional<int64_t> padding;
+
+  /// What a row that has ended gives to the steps that follow.
+  int64_t idle() const { return eos.empty() ? 0 : eos.front(); }
   /// Best candidates of one row that may be needed.
   int64_t candidates() const { return isBeam ? width * std::max<int64_t>(2, 1 + static_cast<int64_t>(eos.size())) : 1; }
 };

@@ -92,7 +92,7 @@ public:
       Num self = toNum(row, i64);
       nextInfo.set(self, row, 0, kRow);
       parents.set(self, row);
-      tokens.set(select(goes, token, k.i64(spec.pad())), row);
+      tokens.set(select(goes, token, k.i64(spec.idle())), row);
       goOn(row, !isOver(token) & goes);
     });
     return f.function;
@@ -142,7 +142,7 @@ private:
       Index row = base + n;
       order.set(toIndex(kin(row, width)), n);
       parents.set(toNum(row, i64), row);
-      tokens.set(k.i64(spec.pad()), row);
+      tokens.set(k.i64(spec.idle()), row);
       checkNumbers(item, (live(item, n) != -kInfinity) & goes, logSums(row));
       return complete + toNum(info(item, n, kLength) != 0, i64);
     });

@@ -26,6 +26,8 @@ SearchLoop::SearchLoop(SearchOp op, KernelTable &kernels, const SearchKernels &t
   spec.isBeam = op.isBeam();
   spec.width = width;
   spec.eos = op.getEos();
+  if (std::optional<uint64_t> pad = op.getPad())
+    spec.padding = static_cast<int64_t>(*pad);
   spec.shrink = op.getShrink();
   spec.earlyStop = op.getEarlyStop();
   spec.coverage = !op.getCoveragePenalty().isZero();
@@ -84,6 +86,8 @@ SmallVector<Value> SearchLoop::call(StringRef role, ValueRange ins,
        << (spec.coverage ? "_c" : "");
   for (int64_t id : spec.eos)
     text << "_" << id;
+  if (spec.padding)
+    text << "_p" << *spec.padding;
   FailureOr<func::FuncOp> kernel = kernels.getOrBuild(key, [&](OpBuilder &at) {
     func::FuncOp function = build(at, key);
     target.finish(function);

@@ -69,6 +69,7 @@ def run(attn_run, library, given, work, *more):
     tokens, lengths = (np.load(work / f"{n}.npy") for n in ("tokens", "lengths"))
     if tokens.ndim == 3:
         tokens, lengths = tokens[:, 0], lengths[:, 0]
+    assert all((row[n:] == folders.PAD).all() for row, n in zip(tokens, lengths)), tokens
     return [row[:n].tolist() for row, n in zip(tokens, lengths)]
 
 

@@ -82,6 +82,8 @@ def check(attnc, attn_run, folder, arch, kind, work, count=50):
             begin = prompt if "decoder_input_ids" in given or hub_models.source(arch) is None else 1
             for row in range(batch):
                 found, want = tokens[row][: lengths[row]].tolist(), wanted[row][begin:].tolist()
+                if (tokens[row][lengths[row] :] != hub_models.PAD).any():
+                    sys.exit(f"{folder.name} {kind}: row {row} is padded with {tokens[row][lengths[row] :]}")
                 # transformers fills rows that ended early with the token of padding, and those of beams with their end.
                 if found == want[: len(found)] and set(want[len(found) :]) <= {hub_models.PAD, hub_models.EOS}:
                     same += 1

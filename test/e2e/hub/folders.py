@@ -6,6 +6,7 @@ import onnx
 from onnx import TensorProto as T, helper as h, numpy_helper
 
 WIDTH, VOCABULARY, PLACES, EOS, BOS = 8, 23, 64, 1, 2
+PAD = VOCABULARY + 1  # added behind the vocabulary, as people do: no step may be given it
 rng = np.random.default_rng(12)
 TABLE = rng.normal(size=(VOCABULARY, WIDTH)).astype(np.float32)
 PLACE = rng.normal(size=(PLACES, WIDTH)).astype(np.float32)
@@ -150,6 +151,6 @@ def write(folder, layout, has_encoder, **generation):
     else:
         write_decoder(folder / "model.onnx", has_encoder, True, True)
     (folder / "config.json").write_text(json.dumps(dict(
-        is_encoder_decoder=has_encoder, decoder_start_token_id=BOS, bos_token_id=BOS, eos_token_id=EOS, pad_token_id=0)))
+        is_encoder_decoder=has_encoder, decoder_start_token_id=BOS, bos_token_id=BOS, eos_token_id=EOS, pad_token_id=PAD)))
     (folder / "generation_config.json").write_text(json.dumps(dict(max_length=14, **generation)))
     return folder

@@ -218,3 +218,28 @@ func.func @keys(%q: tensor<64x32xf32>, %k: tensor<96x32xf32>) -> tensor<64x96xf3
       ins(%q, %k : tensor<64x32xf32>, tensor<96x32xf32>) outs(%z : tensor<64x96xf32>) -> tensor<64x96xf32>
   return %c : tensor<64x96xf32>
 }
+
+// -----
+
+// A right side of 64 columns, such as a head's values: one panel of 64, not two of 48. 96 columns are two of 48.
+// CHECK-LABEL: func.func @heads(
+// CHECK:       attn.kernel @pack_panels_f32_k768_n64_w64x16
+// CHECK:       attn.kernel @gemm_f32_batch_mx_k768_n64_fma_6x4x16
+// CHECK:       attn.kernel @pack_panels_f32_k768_n96_w48x16
+// CHECK:       attn.kernel @gemm_f32_batch_mx_k768_n96_fma_8x3x16
+module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu", cpu = "x86-64-v4", features = "",
+                                              isa = "avx512", l1 = 49152, l2 = 1048576>} {
+func.func @heads(%w: tensor<12x256x768xf32>, %v: tensor<12x768x64xf32>, %u: tensor<12x768x96xf32>)
+    -> (tensor<12x256x64xf32>, tensor<12x256x96xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<12x256x64xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<12x256x64xf32>) -> tensor<12x256x64xf32>
+  %c = linalg.batch_matmul ins(%w, %v : tensor<12x256x768xf32>, tensor<12x768x64xf32>)
+      outs(%z : tensor<12x256x64xf32>) -> tensor<12x256x64xf32>
+  %f = tensor.empty() : tensor<12x256x96xf32>
+  %y = linalg.fill ins(%zero : f32) outs(%f : tensor<12x256x96xf32>) -> tensor<12x256x96xf32>
+  %d = linalg.batch_matmul ins(%w, %u : tensor<12x256x768xf32>, tensor<12x768x96xf32>)
+      outs(%y : tensor<12x256x96xf32>) -> tensor<12x256x96xf32>
+  return %c, %d : tensor<12x256x64xf32>, tensor<12x256x96xf32>
+}
+}
