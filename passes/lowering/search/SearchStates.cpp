@@ -363,8 +363,12 @@ void SearchLoop::finishRows(Value length) {
                })
         .getResult(0);
   };
-  Value chosen = perToken([&](OpBuilder &at, Location where, Value row, Value time, Value) {
-    return tensor::ExtractOp::create(at, where, all, ValueRange{time, row}).getResult();
+  Value chosen = perToken([&](OpBuilder &at, Location where, Value row, Value time, Value ended) -> Value {
+    Value token = tensor::ExtractOp::create(at, where, all, ValueRange{time, row});
+    if (!spec.padding) // stands there already
+      return token;
+    Value pad = arith::ConstantIntOp::create(at, where, *spec.padding, 64);
+    return arith::SelectOp::create(at, where, ended, pad, token);
   });
   op.getTokens().replaceAllUsesWith(castTo(chosen, op.getTokens().getType()));
   op.getLengths().replaceAllUsesWith(castTo(lengths, op.getLengths().getType()));
