@@ -322,7 +322,8 @@ static ImportStatus importEntry(MLIRContext *context, StringRef path, const Impo
   Reporter reporter(context, path);
   std::unique_ptr<proto::ModelProto> model = readModelFile(reporter);
   OpsetImports opsets;
-  if (!model || !readOpsetImports(model->opset_import(), reporter, opsets))
+  if (!model || !readOpsetImports(model->opset_import(), reporter, opsets) ||
+      !keepOutputs(*model->mutable_graph(), options, reporter))
     return reporter.getStatus();
   OpRegistry registry;
   registerAllOps(registry);

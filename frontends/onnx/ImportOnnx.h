@@ -23,6 +23,7 @@ struct InputNames {
   Names inputs;  ///< of the models
   Names tensors; ///< that a caller gives: inputs, or tensors of a sequence
   Names dims;
+  Names outputs; ///< of the models
 };
 
 struct ImportOptions {
@@ -37,6 +38,8 @@ struct ImportOptions {
   std::map<std::string, int64_t> constants;
   /// Optional inputs of the model that are none of the entry: they have no value.
   std::set<std::string> absent;
+  /// `--keep-output=y`: outputs of the entry; the model's others, and what only they need, are left out. Empty: all.
+  std::set<std::string> outputs;
   /// Inputs whose last dimension, if it is open, is 1, whatever others of its name are.
   std::set<std::string> singles;
   /// A loop that asks for more ends the run.
@@ -67,7 +70,8 @@ enum class ImportStatus {
 ImportStatus importOnnx(mlir::MLIRContext *context, llvm::StringRef path, const ImportOptions &options,
                         mlir::OwningOpRef<mlir::ModuleOp> &module, WeightStore &weights);
 
-/// The first input or dimension that `options` name and `names` lacks, and those that there are: "input 'x', which
+/// The first input, output or dimension that `options` name and `names` lacks, and those that there are: "input 'x',
+/// which
 /// --absent names; inputs are 'a', 'b'". Empty: there is each.
 std::string findUnknownName(const ImportOptions &options, const InputNames &names);
 

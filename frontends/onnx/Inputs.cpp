@@ -1,6 +1,7 @@
 #include "frontends/onnx/Inputs.h"
 #include "dialects/attn/NodeLocation.h"
 #include "frontends/onnx/Limits.h"
+#include "frontends/onnx/NodeOrder.h"
 #include "frontends/onnx/Payload.h"
 #include "llvm/ADT/StringSet.h"
 #include <set>
@@ -299,7 +300,36 @@ std::string attn::onnx::findUnknownName(const ImportOptions &options, const Inpu
     if (!names.dims.contains(name))
       return "dimension '" + printableName(name) + "', which --dim bounds to " + std::to_string(range.first) + ".." +
              std::to_string(range.second) + listNames("named dimensions", names.dims);
+  for (const std::string &name : options.outputs)
+    if (!names.outputs.contains(name))
+      return "output '" + printableName(name) + "', which --keep-output names" + listNames("outputs", names.outputs);
   return findUnknownInput(options, names);
+}
+
+bool attn::onnx::keepOutputs(proto::GraphProto &graph, const ImportOptions &options, Reporter &reporter) {
+  if (options.outputs.empty())
+    return true;
+  InputNames own, &names = options.names ? *options.names : own;
+  bool keepsAny = false;
+  for (const proto::ValueInfoProto &output : graph.output()) {
+    names.outputs.insert(output.name());
+    keepsAny |= options.outputs.count(output.name()) != 0;
+  }
+  if (!options.isOneOfSeveral)
+    for (const std::string &name : options.outputs)
+      if (!names.outputs.contains(name)) {
+        reporter.request() << "has no output '" << printableName(name) << "', which --keep-output names"
+                           << listNames("outputs", names.outputs);
+        return false;
+      }
+  if (!keepsAny) // those of another model
+    return true;
+  auto &outputs = *graph.mutable_output();
+  outputs.erase(std::remove_if(outputs.begin(), outputs.end(),
+                               [&](const auto &output) { return options.outputs.count(output.name()) == 0; }),
+                outputs.end());
+  removeUnused(graph);
+  return true;
 }
 
 std::optional<std::vector<InputSpec>> attn::onnx::readInputs(const Graph &graph, const ImportOptions &options,

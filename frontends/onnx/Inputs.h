@@ -23,6 +23,10 @@ struct InputSpec {
   std::vector<InputDim> dims;
 };
 
+/// Leaves those outputs of the model that `--keep-output` names, and the nodes that they need. False after a
+/// diagnostic: there is no such output. One of several models may have none of them, and keeps all of its own.
+bool keepOutputs(proto::GraphProto &graph, const ImportOptions &options, Reporter &reporter);
+
 /// The inputs of `graph` with `--shape` and `--dim` applied: a dimension that
 /// either makes constant is constant wherever its name stands. A sequence `s` is
 /// the tensors s.0, s.1, ... that have shapes in the options, or else one that

@@ -64,3 +64,28 @@ attn::onnx::inOrder(const google::protobuf::RepeatedPtrField<proto::NodeProto> &
       order.push_back(&nodes[n]);
   return order;
 }
+
+void attn::onnx::removeUnused(proto::GraphProto &graph) {
+  llvm::StringMap<int> makers;
+  for (int n = 0; n < graph.node_size(); ++n)
+    for (const std::string &output : graph.node(n).output())
+      makers.try_emplace(output, n);
+  std::vector<bool> isNeeded(size_t(graph.node_size()));
+  llvm::SmallVector<int> open;
+  auto need = [&](llvm::StringRef name) {
+    auto maker = makers.find(name);
+    if (name.empty() || maker == makers.end() || isNeeded[size_t(maker->second)])
+      return;
+    isNeeded[size_t(maker->second)] = true;
+    open.push_back(maker->second);
+  };
+  for (const proto::ValueInfoProto &output : graph.output())
+    need(output.name());
+  while (!open.empty())
+    forEachUse(graph.node(open.pop_back_val()), need);
+  int kept = 0;
+  for (int n = 0; n < graph.node_size(); ++n)
+    if (isNeeded[size_t(n)])
+      graph.mutable_node()->SwapElements(kept++, n);
+  graph.mutable_node()->DeleteSubrange(kept, graph.node_size() - kept);
+}

@@ -12,6 +12,9 @@ namespace attn::onnx {
 /// they are. Nodes of a cycle come last, as they were. Graphs nest at most as deep as Functions::check allows.
 std::vector<const proto::NodeProto *> inOrder(const google::protobuf::RepeatedPtrField<proto::NodeProto> &nodes);
 
+/// Removes the nodes of a graph that make nothing of what its outputs need.
+void removeUnused(proto::GraphProto &graph);
+
 } // namespace attn::onnx
 
 #endif // FRONTENDS_ONNX_NODEORDER_H

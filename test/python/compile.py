@@ -85,6 +85,10 @@ class Compile(unittest.TestCase):
         asked = attnc.load(models.optional(), absent="s")
         self.assertEqual([info.name for info in asked.inputs], ["x"])
         np.testing.assert_array_equal(asked(np.ones(2, np.float32)), [1, 1])
+        names = [info.name for info in attnc.load(models.two_outputs()).outputs]
+        self.assertEqual(len(names), 2)
+        last = attnc.load(models.two_outputs(), keep_output=names[1])
+        self.assertEqual([info.name for info in last.outputs], names[1:])
         pair = attnc.load(models.pair(), shapes={"s": [(2, None), (3, 2)]})
         self.assertEqual([(info.name, info.shape[0]) for info in pair.inputs], [("s.0", 2), ("s.1", 3)])
         rows = np.arange(6, dtype=np.float32).reshape(3, 2)
@@ -113,6 +117,8 @@ class Compile(unittest.TestCase):
                    absent=["z"])  # fmt: skip
         self.check("input 'a', which absent names, is not optional", attnc.InvalidArgument, models.scaled(), out, absent="a")
         self.check("absent expects a text or a list of texts", attnc.InvalidArgument, models.scaled(), out, absent=[1])
+        self.check("no output 'z', which keep_output names; outputs are", attnc.InvalidArgument, models.two_outputs(), out,
+                   keep_output=["z"])  # fmt: skip
         for option, wrong, message in (
             ("absent", False, "absent expects a text or a list of texts, not bool"),
             ("absent", 0, "absent expects a text or a list of texts, not int"),

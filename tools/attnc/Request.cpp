@@ -233,6 +233,8 @@ void readImportOptions(CommandLine &line, onnx::ImportOptions &options) {
     options.shapes[name] = shape;
   for (StringRef name : line.all(OPT_absent))
     options.absent.insert(name.str());
+  for (StringRef name : line.all(OPT_keep_output))
+    options.outputs.insert(name.str());
   options.maxLoopIterations = line.number(OPT_max_loop_iterations, options.maxLoopIterations, 1, INT64_MAX);
 }
 
@@ -240,6 +242,8 @@ void readImportOptions(CommandLine &line, onnx::ImportOptions &options) {
 void readStates(CommandLine &line, CompileJob &job) {
   job.search = readGenerateOptions(line, job.folder ? StringRef(job.input) : "");
   job.ownState = line.has(OPT_own_state);
+  if (job.search && line.has(OPT_keep_output))
+    line.fail("--keep-output is for models without --generate, whose function returns tokens, lengths and scores");
   if (job.ownState)
     job.states = readStatePairs(line);
   else if (line.has(OPT_state) && !job.search)

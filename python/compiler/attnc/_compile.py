@@ -95,6 +95,7 @@ def flags_of(
     dims: Optional[Mapping[str, Size]] = None,
     shapes: Optional[Mapping[str, Union[Shape, Sequence[Shape]]]] = None,
     absent: Union[str, Sequence[str], None] = None,
+    keep_output: Union[str, Sequence[str], None] = None,
     weights: Optional[str] = None,
     precision: Optional[str] = None,
     fp32_math: Optional[str] = None,
@@ -131,7 +132,9 @@ def flags_of(
     flags = [_dim(name, size) for name, size in sorted((dims or {}).items())]
     for name, sizes in sorted((shapes or {}).items()):
         flags += [f"--shape={tensor}:{shape}" for tensor, shape in _shapes(name, sizes)]
-    flags += [f"--absent={name}" for name in sorted(set(_texts_of("absent", () if absent is None else absent)))]
+    for option, names in (("absent", absent), ("keep_output", keep_output)):
+        texts = _texts_of(option, () if names is None else names)
+        flags += [f"--{option.replace('_', '-')}={name}" for name in sorted(set(texts))]
     for flag, value in (
         ("weights", weights),
         ("precision", precision),
@@ -367,6 +370,7 @@ def compile(
     dims         sizes by the model's names for dimensions: 128, or bounds (1, 512)
     shapes       shapes by input (for a sequence, a list with one for each tensor); None leaves a size open
     absent       names of optional inputs that the model does without
+    keep_output  names of outputs to keep; the model's others, and what only they need, are left out
     weights      "f32", "bf16", "int8", "int8:64", "int4:32" or (target "cuda") "fp8": how constant operands of products are
                  stored
     precision    "f32", "bf16" or "int8" (target "cuda": "tf32", "bf16", "f16"): the arithmetic of products; int8 rounds
