@@ -236,7 +236,7 @@ class Calls(unittest.TestCase):
         self.assertEqual(bert.outputs[0].shape, ("batch", "seq", 32))
         self.assertEqual((bert.fusion.fused, len(bert.fusion)), (2, 2))
         self.assertEqual({v.verdict for v in bert.fusion}, {"fused"})
-        self.assertIn("2 of 2 softmaxes fused", str(bert.fusion))
+        self.assertIn("2 of 2 softmaxes fused, 0 missed", str(bert.fusion))
         self.assertIn("srcdoc=", bert.fusion._repr_html_())
         page = bert.fusion.page()
         self.assertIn("softmax[j](s)", page)
@@ -252,6 +252,26 @@ class Calls(unittest.TestCase):
             self.assertIsInstance(each, kind)
         with self.assertRaises(TypeError):
             bert.entries["x"] = None
+
+    def test_a_report_of_what_is_not_fused(self):
+        """Line by line what attnc --fusion-report=- prints; no text stands there twice."""
+        fields = {"fused": False, "kind": "none", "mask": "none", "reason_node": "node 'a' (MatMul)"}
+        report = attnc.FusionReport([
+            {**fields, "node": "node 's' (Softmax)", "verdict": "not an attention", "reason": "not an attention: its result is not contracted"},
+            {**fields, "node": "node 't' (Softmax)", "verdict": "missed", "reason": "no", "kernel": False, "kernel_reason": "why",
+             "assumes": ["a", "b"]},
+        ])  # fmt: skip
+        self.assertEqual(str(report).splitlines(), [
+            "softmax             verdict           kind  mask",
+            "node 's' (Softmax)  not an attention        none",
+            "    its result is not contracted, at node 'a' (MatMul)",
+            "node 't' (Softmax)  missed                  none",
+            "    no, at node 'a' (MatMul)",
+            "    assumes a, b",
+            "    computed without a kernel: why",
+            "0 of 2 softmaxes fused, 1 missed"])  # fmt: skip
+        self.assertEqual((report.missed, report[0].assumes, report[1].assumes), (1, (), ("a", "b")))
+        self.assertEqual(str(attnc.FusionReport([])), "0 of 0 softmaxes fused, 0 missed")
 
     def test_profile(self):
         bert = attnc.load(models.BERT, threads=2)

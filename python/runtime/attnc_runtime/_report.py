@@ -23,10 +23,13 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> s
     return "".join(parts) + "</table>"
 
 
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table_lines(header: Sequence[str], rows: Sequence[Sequence[str]]) -> List[str]:
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [header, *rows]]
-    return "\n".join(lines)
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [header, *rows]]
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(table_lines(header, rows))
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,29 @@ class Verdict:
     mask: str
     reason: str
     fields: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def assumes(self) -> Tuple[str, ...]:
+        """What must hold of the scores so that the mask hides what it hides."""
+        return tuple(self.fields.get("assumes", ()))
+
+
+def _notes(verdict: Verdict) -> Iterator[str]:
+    """What stands below a verdict."""
+    fields = verdict.fields
+    if verdict.reason:
+        prefix, place = f"{verdict.verdict}: ", str(fields.get("reason_node", ""))
+        reason = verdict.reason[len(prefix) :] if verdict.reason.startswith(prefix) else verdict.reason
+        yield reason + (f", at {place}" if place not in ("", verdict.node) else "")
+    for key in ("assumes", "copies"):
+        if fields.get(key):
+            yield f"{key} {', '.join(fields[key])}"
+    if fields.get("exposed"):
+        yield f"exposed as {', '.join(fields['exposed'])}"
+    if fields.get("weights"):
+        yield f"weights {fields['weights']}"
+    if not fields.get("kernel", True):
+        yield f"computed without a kernel: {fields.get('kernel_reason', '')}"
 
 
 class FusionReport(Sequence[Verdict]):
@@ -72,16 +98,26 @@ class FusionReport(Sequence[Verdict]):
         """How many softmaxes are fused."""
         return sum(v.fused for v in self._verdicts)
 
-    def _rows(self) -> Tuple[Sequence[str], List[Sequence[str]]]:
-        header = ("softmax", "verdict", "kind", "mask", "reason")
-        return header, [((v.entry and v.entry + ": ") + v.node, v.verdict, v.kind, v.mask, v.reason) for v in self]
+    @property
+    def missed(self) -> int:
+        """How many softmaxes belong to attentions that stay as the graph has them."""
+        return sum(v.verdict == "missed" for v in self._verdicts)
 
     def _count(self) -> str:
-        return f"{self.fused} of {len(self)} {'softmax' if len(self) == 1 else 'softmaxes'} fused"
+        softmaxes = "softmax" if len(self) == 1 else "softmaxes"
+        return f"{self.fused} of {len(self)} {softmaxes} fused, {self.missed} missed"
 
     def __str__(self) -> str:
-        header, rows = self._rows()
-        text = text_table(header, rows) + f"\n{self._count()}"
+        """The table that ``attnc --fusion-report=-`` prints."""
+        header = ("softmax", "verdict", "kind", "mask")
+        # What it is not, the verdict says already.
+        rows = [((v.entry and v.entry + ": ") + (v.node or "(unnamed)"), v.verdict, v.kind if v.fused else "", v.mask)
+                for v in self]  # fmt: skip
+        first, *shown = table_lines(header, rows)
+        parts = [first] if rows else []
+        for line, verdict in zip(shown, self):
+            parts += [line, *(f"    {note}" for note in _notes(verdict))]
+        text = "\n".join([*parts, self._count()])
         if not self.products:
             return text
         keys = ("node", "storage", "arithmetic", "kernel", "reason")
