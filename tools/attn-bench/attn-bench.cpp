@@ -8,6 +8,7 @@
 #include "tools/options/RunArguments.h"
 #include "tools/options/StagedOutput.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
@@ -130,7 +131,42 @@ void printTimes(raw_ostream &os, const std::vector<double> &times) {
   os << ']';
 }
 
-void printJson(const Measurement &result, int32_t threads, std::optional<json::Object> breakdown) {
+bool isLeftOut(const attnrt_entry_info &entry, const std::vector<Tensor> &inputs, size_t i) {
+  return entry.optional_inputs && entry.optional_inputs[i] && inputs[i].elements() == 0;
+}
+
+/// "ids int64 8x16, mask bool 8x16", without those left out.
+std::string printInputs(const attnrt_entry_info &entry, const std::vector<Tensor> &inputs) {
+  std::string text;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!isLeftOut(entry, inputs, i))
+      text += (text.empty() ? "" : ", ") + printable(entry.inputs[i].name) + ' ' +
+              attnrt_dtype_name(inputs[i].dtype()) + ' ' + runner::printShape(inputs[i].shape());
+  return text;
+}
+
+std::vector<std::string> namesLeftOut(const attnrt_entry_info &entry, const std::vector<Tensor> &inputs) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (isLeftOut(entry, inputs, i))
+      names.push_back(entry.inputs[i].name);
+  return names;
+}
+
+void printJsonInputs(raw_ostream &os, const attnrt_entry_info &entry, const std::vector<Tensor> &inputs) {
+  json::Array run, leftOut;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!isLeftOut(entry, inputs, i))
+      run.push_back(json::Object{{"name", json::fixUTF8(entry.inputs[i].name)},
+                                 {"dtype", attnrt_dtype_name(inputs[i].dtype())},
+                                 {"shape", json::Array(inputs[i].shape())}});
+  for (const std::string &name : namesLeftOut(entry, inputs))
+    leftOut.push_back(json::fixUTF8(name));
+  os << ",\"inputs\":" << json::Value(std::move(run)) << ",\"left_out\":" << json::Value(std::move(leftOut));
+}
+
+void printJson(const Measurement &result, int32_t threads, const attnrt_entry_info &entry,
+               const std::vector<Tensor> &inputs, std::optional<json::Object> breakdown) {
   raw_ostream &os = jsonResult();
   os << format("{\"min_ms\":%.6f,\"median_ms\":%.6f,\"p95_ms\":%.6f,\"times_ms\":", result.min(), result.median(),
                result.p95());
@@ -143,6 +179,7 @@ void printJson(const Measurement &result, int32_t threads, std::optional<json::O
   os << format(",\"load_ms\":%.3f,\"session_ms\":%.3f,\"first_run_ms\":%.3f,\"peak_rss_mb\":%.1f,\"threads\":%d,"
                "\"runs\":%zu",
                result.loadMs, result.sessionMs, result.firstRunMs, peakResidentMb(), threads, result.times.size());
+  printJsonInputs(os, entry, inputs);
   if (breakdown)
     os << ",\"breakdown\":" << json::Value(std::move(*breakdown));
   os << "}\n";
@@ -155,10 +192,13 @@ std::string milliseconds(double ms) {
   return text;
 }
 
-void printText(StringRef name, const Measurement &result, int32_t threads) {
+void printText(StringRef name, const Measurement &result, int32_t threads, const std::string &inputs) {
   outs() << printable(name) << ": " << result.times.size() << (result.times.size() == 1 ? " run, " : " runs, ")
-         << threads << (threads == 1 ? " thread\n" : " threads\n") << "  median " << milliseconds(result.median())
-         << " ms   min " << milliseconds(result.min()) << " ms   95% within " << milliseconds(result.p95()) << " ms\n";
+         << threads << (threads == 1 ? " thread\n" : " threads\n");
+  if (!inputs.empty())
+    outs() << "  inputs " << inputs << '\n';
+  outs() << "  median " << milliseconds(result.median()) << " ms   min " << milliseconds(result.min())
+         << " ms   95% within " << milliseconds(result.p95()) << " ms\n";
   if (!result.deviceTimes.empty())
     outs() << "  between events on the GPU: median " << milliseconds(result.deviceMedian()) << " ms   min "
            << milliseconds(result.deviceMin()) << " ms, copies of inputs and outputs included\n";
@@ -324,6 +364,9 @@ int runTool(int argc, char **argv) {
   for (std::vector<Tensor> &set : inputs)
     if (runner::Fault fault = runner::makeInputs(model.entry(), options, set, error); fault != runner::Fault::None)
       return reportFault(fault, error);
+  if (std::vector<std::string> names = namesLeftOut(model.entry(), inputs.front()); !names.empty())
+    reportNote("runs without its optional " + Twine(names.size() == 1 ? "input " : "inputs ") +
+               printable(join(names, ", ")) + "; --input gives values");
   Breakdown regions;
   bool looksInside = line->has(OPT_breakdown) || line->has(OPT_profile) || line->has(OPT_roofline);
   if (looksInside && (code = lookInside(*line, model, library->name(), regions)))
@@ -338,9 +381,10 @@ int runTool(int argc, char **argv) {
   double peak = looksInside && !hasGpuCode(model.info()) ? measurePeak(model.threads()) : 0;
   bool breaksDown = line->has(OPT_breakdown);
   if (line->has(OPT_json))
-    printJson(result, model.threads(), breaksDown ? std::optional(regions.toJson(peak)) : std::nullopt);
+    printJson(result, model.threads(), model.entry(), inputs.front(),
+              breaksDown ? std::optional(regions.toJson(peak)) : std::nullopt);
   else
-    printText(library->name(), result, model.threads());
+    printText(library->name(), result, model.threads(), printInputs(model.entry(), inputs.front()));
   if (breaksDown && !line->has(OPT_json))
     regions.print(outs(), peak);
   if (line->has(OPT_profile) && !writeProfile(regions, line->text(OPT_profile), peak))

@@ -7,9 +7,10 @@ result = json.load(open(sys.argv[1]))
 runs, threads, region = sys.argv[2], int(sys.argv[3]), sys.argv[4:]
 times = result["times_ms"]
 breakdown = result.pop("breakdown") if region else None
-assert set(result) == {"min_ms", "median_ms", "p95_ms", "times_ms", "load_ms", "session_ms", "first_run_ms", "peak_rss_mb", "threads", "runs"}, result
+assert set(result) == {"min_ms", "median_ms", "p95_ms", "times_ms", "load_ms", "session_ms", "first_run_ms", "peak_rss_mb", "threads", "runs", "inputs", "left_out"}, result
 assert len(times) == result["runs"] and (len(times) >= int(runs[:-1]) if runs[-1] == "+" else len(times) == int(runs))
 assert result["threads"] == threads
+assert all(set(each) == {"name", "dtype", "shape"} for each in result["inputs"]) and result["inputs"] and not result["left_out"], result
 assert all(t > 0 for t in times)
 assert result["min_ms"] == min(times)
 assert abs(result["median_ms"] - statistics.median(times)) < 2e-6
