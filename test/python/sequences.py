@@ -256,6 +256,9 @@ class Searches(unittest.TestCase):
         by_run = attnc.Sample(seed="input", temperature="input", top_k="input", top_p="input", **fixed)
         given = dict(seed=np.array([7]), temperature=np.array([3], np.float32), top_k=np.array([9]),
                      top_p=np.array([0.75], np.float32))  # fmt: skip
+        infos = attnc.load(entries, search=by_run, threads=1).entries["generate"].inputs
+        self.assertEqual({info.name for info in infos if info.optional}, set(given))
+        self.assertIn("temperature: float32 [?] optional", map(str, infos))
         drawn = generate(by_run, **given)
         np.testing.assert_array_equal(drawn, generate(attnc.Sample(seed=7, temperature=3, top_k=9, top_p=0.75, **fixed)))
         self.assertFalse(np.array_equal(drawn, generate(by_run, **{**given, "seed": np.array([8])})))

@@ -22,7 +22,8 @@ namespace {
 
 constexpr uint64_t kFirst = 6;
 
-void describeTensors(raw_ostream &os, StringRef title, const attnrt_tensor_info *infos, int32_t count) {
+void describeTensors(raw_ostream &os, StringRef title, const attnrt_tensor_info *infos, int32_t count,
+                     const uint8_t *areOptional = nullptr) {
   if (count == 0)
     return;
   size_t width = 0;
@@ -31,7 +32,7 @@ void describeTensors(raw_ostream &os, StringRef title, const attnrt_tensor_info 
   os << "  " << title << '\n';
   for (int32_t i = 0; i < count; ++i)
     os << "    " << left_justify(printable(infos[i].name), static_cast<unsigned>(width)) << "  "
-       << printable(runner::printType(infos[i])) << '\n';
+       << printable(runner::printType(infos[i])) << (areOptional && areOptional[i] ? ", optional\n" : "\n");
 }
 
 /// The verdicts on attention.
@@ -132,7 +133,7 @@ void describeModel(raw_ostream &os, StringRef name, const attnrt_model_info &inf
   for (uint32_t e = 0; e < info.num_entries; ++e) {
     const attnrt_entry_info &entry = *info.entries[e];
     os << "entry " << printable(entry.name) << '\n';
-    describeTensors(os, "inputs", entry.inputs, entry.num_inputs);
+    describeTensors(os, "inputs", entry.inputs, entry.num_inputs, entry.optional_inputs);
     describeTensors(os, "outputs", entry.outputs, entry.num_outputs);
     const json::Object *fields = entries && e < entries->size() ? (*entries)[e].getAsObject() : nullptr;
     describeLimits(os, entry, fields ? *fields : json::Object());

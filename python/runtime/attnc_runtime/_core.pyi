@@ -3,7 +3,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 version: str
 interface: str
 
-TensorRow = Tuple[str, str, Tuple[Any, ...]]
+TensorRow = Tuple[str, str, Tuple[Any, ...], bool]
 
 class Tensor:
     def __dlpack__(self, **arguments: Any) -> object: ...

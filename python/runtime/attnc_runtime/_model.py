@@ -21,14 +21,16 @@ _VERIFY = ("always", "once", "never")  # by attnrt_verify
 
 class TensorInfo(NamedTuple):
     """An input or output. In ``shape`` an int is a fixed size. A name is a size that each run chooses, and "" is such a
-    size without a name. Equal names have the same size in a run."""
+    size without a name. Equal names have the same size in a run. An ``optional`` input may be left out."""
 
     name: str
     dtype: str
     shape: Tuple[Union[int, str], ...]
+    optional: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype} [{', '.join(str(size) or '?' for size in self.shape)}]"
+        shape = ", ".join(str(size) or "?" for size in self.shape)
+        return f"{self.name}: {self.dtype} [{shape}]{' optional' if self.optional else ''}"
 
 
 class WeightInfo(NamedTuple):
@@ -468,7 +470,8 @@ class Model:
             for way, tensors in (("input", entry.inputs), ("output", entry.outputs)):
                 for tensor in tensors:
                     shape = ", ".join(str(size) or "?" for size in tensor.shape)
-                    rows.append((entry.name, way, tensor.name, tensor.dtype, f"[{shape}]"))
+                    way_and_need = f"{way}, optional" if tensor.optional else way
+                    rows.append((entry.name, way_and_need, tensor.name, tensor.dtype, f"[{shape}]"))
         size = self._info["file_size"] / 1e6
         title = f"{self._name}, {size:.1f} MB, {self._info['compiler_version']}, {self._info['target']}"
         fused = html.escape(repr(self.fusion).strip("<>"))

@@ -69,7 +69,7 @@ const Entry &Engine::entry(int32_t index) const { return entries.at(size_t(index
 // What a model says of itself
 //===----------------------------------------------------------------------===//
 
-static nb::tuple tensorOf(const attnrt_tensor_info &info) {
+static nb::tuple tensorOf(const attnrt_tensor_info &info, bool isOptional) {
   nb::list dims;
   for (int32_t i = 0; i < info.rank; ++i) {
     if (info.dims[i].size >= 0)
@@ -77,13 +77,13 @@ static nb::tuple tensorOf(const attnrt_tensor_info &info) {
     else
       dims.append(nb::str(info.dims[i].name));
   }
-  return nb::make_tuple(info.name, info.dtype_name, nb::tuple(dims));
+  return nb::make_tuple(info.name, info.dtype_name, nb::tuple(dims), isOptional);
 }
 
-static nb::tuple tensorsOf(const attnrt_tensor_info *infos, int32_t count) {
+static nb::tuple tensorsOf(const attnrt_tensor_info *infos, int32_t count, const uint8_t *areOptional) {
   nb::list list;
   for (int32_t i = 0; i < count; ++i)
-    list.append(tensorOf(infos[i]));
+    list.append(tensorOf(infos[i], areOptional && areOptional[i]));
   return nb::tuple(list);
 }
 
@@ -95,8 +95,9 @@ nb::dict Engine::info() const {
       const attnrt_state_info &state = entry.info->states[i];
       states.append(nb::make_tuple(entry.info->inputs[state.input].name, entry.info->outputs[state.output].name));
     }
-    entryList.append(nb::make_tuple(entry.info->name, tensorsOf(entry.info->inputs, entry.info->num_inputs),
-                                    tensorsOf(entry.info->outputs, entry.info->num_outputs), nb::tuple(states)));
+    const attnrt_entry_info &info = *entry.info;
+    entryList.append(nb::make_tuple(info.name, tensorsOf(info.inputs, info.num_inputs, info.optional_inputs),
+                                    tensorsOf(info.outputs, info.num_outputs, nullptr), nb::tuple(states)));
   }
   for (uint32_t i = 0; i < description->num_weights; ++i) {
     const attnrt_weight_info &weight = description->weights[i];
