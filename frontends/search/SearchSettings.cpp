@@ -90,20 +90,42 @@ private:
     RequireOp::create(b, loc, holds, ("search: input '" + name + "' is {0}, which is less than " + Twine(least)).str(),
                       ValueRange{shown});
   }
-  void requireBetween(StringRef name, Value number, StringRef least, StringRef most) {
-    std::string message = ("search: input '" + name + "' is not a number from " + least + " to " + most).str();
+  /// That `number` is in [least, most]. A message has places for integers alone, so that another number is shown as its
+  /// whole part and three digits, with its sign in the message: 2.5 is "2.500".
+  void requireBetween(StringRef name, Value number, StringRef least, StringRef most, StringRef insteadOfZero = "") {
     double lower = 0, upper = 0;
     least.getAsDouble(lower);
     most.getAsDouble(upper);
-    Value above = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGE, number, real(lower));
-    Value below = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLE, number, real(upper));
-    RequireOp::create(b, loc, arith::AndIOp::create(b, loc, above, below).getResult(), message, ValueRange());
+    auto require = [&](Value holds, const Twine &is, ValueRange shown, StringRef next) {
+      std::string message =
+          ("search: input '" + name + "' is " + is + ", expected a number from " + least + " to " + most + next).str();
+      RequireOp::create(b, loc, holds, message, shown);
+    };
+    auto compare = [&](arith::CmpFPredicate predicate, Value value, double bound) -> Value {
+      return arith::CmpFOp::create(b, loc, predicate, value, real(bound));
+    };
+    Value isNegative = compare(arith::CmpFPredicate::OLT, number, 0);
+    Value size = arith::SelectOp::create(b, loc, isNegative, arith::NegFOp::create(b, loc, number), number);
+    require(compare(arith::CmpFPredicate::OLE, size, 1e15), "NaN, or its size is above 1e15", {}, "");
+    require(compare(arith::CmpFPredicate::UNE, number, 0), "0", {}, insteadOfZero);
+    SmallVector<Value> digits;
+    Value rest = size;
+    for (int n = 0; n < 4; ++n) {
+      Value digit = arith::FPToSIOp::create(b, loc, b.getI64Type(), rest);
+      digits.push_back(arith::IndexCastOp::create(b, loc, b.getIndexType(), digit));
+      Value whole = arith::SIToFPOp::create(b, loc, b.getF64Type(), digit);
+      rest = arith::MulFOp::create(b, loc, arith::SubFOp::create(b, loc, rest, whole), real(10));
+    }
+    require(compare(arith::CmpFPredicate::OGE, number, 0), "-{0}.{1}{2}{3}", digits, "");
+    require(compare(arith::CmpFPredicate::OGE, number, lower), "between 0 and " + least, {}, "");
+    require(compare(arith::CmpFPredicate::OLE, number, upper), "{0}.{1}{2}{3}", digits, "");
   }
 
   void takeLengths(Value &length) {
     Value prompt = beginning.promptLength();
     if (options.runSettings) {
       Value given = addOptional("max_new_tokens", b.getI64Type(), "int64");
+      requireAtLeast("max_new_tokens", firstOr(given, integer(1)), 1);
       Value known = arith::IndexCastOp::create(b, loc, b.getI64Type(), length);
       length = arith::IndexCastOp::create(b, loc, b.getIndexType(), firstOr(given, known));
     }
@@ -133,7 +155,7 @@ private:
     Value seed = integerInput("seed", integer(options.seed)), topK = integerInput("top_k", integer(options.topK));
     Value temperature = realInput("temperature", options.temperature), topP = realInput("top_p", options.topP);
     requireAtLeast("top_k", topK, 0);
-    requireBetween("temperature", temperature, "1e-6", "1e6");
+    requireBetween("temperature", temperature, "1e-6", "1e6", "; for greedy search give top_k 1 instead");
     requireBetween("top_p", topP, "1e-6", "1");
     settings.append({{"seed", seed}, {"top_k", topK}, {"temperature", temperature}, {"top_p", topP}});
   }

@@ -263,7 +263,7 @@ class Searches(unittest.TestCase):
         np.testing.assert_array_equal(drawn, generate(attnc.Sample(seed=7, temperature=3, top_k=9, top_p=0.75, **fixed)))
         self.assertFalse(np.array_equal(drawn, generate(by_run, **{**given, "seed": np.array([8])})))
         np.testing.assert_array_equal(generate(by_run), generate(attnc.Sample(**fixed)))
-        with self.assertRaisesRegex(attnc.InvalidArgument, "'temperature' is not a number from 1e-6 to 1e6"):
+        with self.assertRaisesRegex(attnc.InvalidArgument, "'temperature' is 0, expected a number from 1e-6 to 1e6"):
             generate(by_run, temperature=np.array([0], np.float32))
         with self.assertRaisesRegex(attnc.InvalidArgument, "'source'.*is missing"):
             attnc.load(entries, search=by_run, threads=1).generate(lengths=feeds["lengths"])
