@@ -204,8 +204,9 @@ class Folders(unittest.TestCase):
 
     def test_none(self):
         self.put("step", "other.onnx")
-        with self.assertRaisesRegex(attnc.InvalidArgument, "none of model.onnx, encoder_model.onnx"):
-            attnc.load(self.folder)
+        for search in (None, attnc.Greedy()):
+            with self.assertRaisesRegex(attnc.InvalidArgument, "none of model.onnx, encoder_model.onnx.*optimum-cli export onnx"):
+                attnc.load(self.folder, search=search)
 
 
 class Searches(unittest.TestCase):

@@ -202,7 +202,7 @@ std::optional<SearchOptions> readGenerateOptions(CommandLine &line, StringRef fo
   SearchOptions search;
   search.kind = line.text(OPT_generate).split(':').first.str();
   if (std::string error; !folder.empty() && !readHubConfig(folder, search, error)) {
-    line.fail(error);
+    line.reject(error);
     return search;
   }
   if (!readKind(line, search)) // what belongs to it cannot be told

@@ -242,7 +242,11 @@ std::optional<HubFolder> readHubFolder(StringRef path, std::string &error) {
   }
   if (!found.models.empty())
     return found;
-  error = (path + ": has no model (*.onnx), and none in its folder onnx").str();
+  error =
+      (path + ": has no model (*.onnx), and none in its folder onnx; " +
+       (sys::fs::exists(path + "/config.json") ? "export it: " : "to export one: ") +
+       "'optimum-cli export onnx --model FOLDER OUT', or AttncExporter of the Python package (docs/transformers.md)")
+          .str();
   return std::nullopt;
 }
 

@@ -45,11 +45,11 @@ void readFolder(CommandLine &line, StringRef path, CompileJob &job) {
   job.input = path.str();
   job.folder = readHubFolder(path, error);
   if (!job.folder)
-    return line.fail(error);
+    return line.reject(error);
   if (line.has(OPT_generate)) {
     if (job.folder->decoder.empty())
-      line.fail(path + ": has no decoder to generate with: decoder_model.onnx, decoder_model_merged.onnx, "
-                       "decoder_with_past_model.onnx or model.onnx");
+      line.reject(path + ": has no decoder to generate with: decoder_model.onnx, decoder_model_merged.onnx, "
+                         "decoder_with_past_model.onnx or model.onnx");
     return;
   }
   job.entries = job.folder->models;
@@ -389,6 +389,8 @@ void readOutput(CommandLine &line, Request &request) {
 Request readRequest(CommandLine &line) {
   Request request;
   readInputs(line, request.job);
+  if (line.hasRejectedFile()) // what would be said of --generate follows from that
+    return request;
   readCompileOptions(line, request.job.compile);
   readImportOptions(line, request.job.import);
   readStates(line, request.job);

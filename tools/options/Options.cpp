@@ -100,8 +100,13 @@ void CommandLine::fail(const Twine &message) {
   wrong = true;
 }
 
+void CommandLine::reject(const Twine &message) {
+  reportError(message);
+  wrong = hasRejected = true;
+}
+
 bool CommandLine::failed() {
-  if (wrong && !noted)
+  if (wrong && !noted && !hasRejected)
     reportNote("'" + text(OPT_started_by, info->name) + " --help' lists the options");
   noted |= wrong;
   return wrong;

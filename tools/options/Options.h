@@ -73,6 +73,9 @@ public:
 
   /// Reports a usage error.
   void fail(const llvm::Twine &message);
+  /// Reports that a file or folder does not serve, about which --help says nothing.
+  void reject(const llvm::Twine &message);
+  bool hasRejectedFile() const { return hasRejected; }
   /// Whether there was one; the first time, points to --help behind them all.
   bool failed();
   const ToolInfo &tool() const { return *info; }
@@ -82,7 +85,7 @@ private:
 
   const ToolInfo *info;
   llvm::opt::InputArgList args;
-  bool wrong = false, noted = false;
+  bool wrong = false, noted = false, hasRejected = false;
 };
 
 /// Reads "2x128" or "?x8" (-1); "" is rank 0.

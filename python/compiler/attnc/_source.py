@@ -158,7 +158,8 @@ def open_source(source: Any, scratch: pathlib.Path, search: Union[Search, None] 
         return Source({"": _export(source, scratch)}, named=False), False
     raise InvalidArgument(
         f"cannot compile an object of type {type(source).__name__}: give the path of a model "
-        f"({', '.join(_MODEL_SUFFIXES)}), a mapping of entries to paths, an onnx.ModelProto or a torch.export program"
+        f"({', '.join(_MODEL_SUFFIXES)}) or of a folder of the hub, a mapping of entries to paths, an onnx.ModelProto "
+        "or a torch.export program"
     )
 
 
@@ -202,7 +203,10 @@ def _folder(path: pathlib.Path, generates: bool) -> Source:
         return Source({"": found["model"]}, named=False)
     if not found:
         names = ", ".join(f"{name}.onnx" for name in _PARTS)
-        raise InvalidArgument(f"{path} is a folder with none of {names}, nor has its folder onnx; give a model's path")
+        raise InvalidArgument(
+            f"{path} is a folder with none of {names}, nor has its folder onnx; give a model's path, or export the "
+            "model: 'optimum-cli export onnx --model FOLDER OUT', or attnc.integrations.transformers.AttncExporter"
+        )
     return Source(found, named=True)
 
 
