@@ -156,6 +156,23 @@ bool Functions::checkNodes(const Nodes &nodes, const OpsetImports &opsets, const
   return true;
 }
 
+/// The supported operator that is spelled most like `name`, as a user would write it, or "". Far guesses confuse more
+/// than they help.
+static std::string nearestOperator(const OpRegistry &registry, llvm::StringRef name) {
+  std::string nearest;
+  size_t length = name.size() - (name.rfind('.') + 1); // npos + 1 is 0
+  unsigned best = std::min<size_t>(2, length / 3);
+  for (const auto &[key, versions] : registry.entries()) {
+    std::string known = (key.first.empty() ? "" : key.first + ".") + key.second;
+    unsigned distance = name.edit_distance(known, /*AllowReplacements=*/true, best);
+    if (distance > best || (distance == best && !nearest.empty()) || name == known)
+      continue;
+    best = distance;
+    nearest = known;
+  }
+  return nearest;
+}
+
 void Functions::reportUnsupported() {
   // Names of at most this many nodes an operator.
   static constexpr size_t kMaxListed = 8;
@@ -176,8 +193,11 @@ void Functions::reportUnsupported() {
     error.attachNote() << "ONNX Runtime laid it out for the processor on which it was saved (ORT_ENABLE_ALL), and the "
                           "file does not say which; save it with ORT_ENABLE_EXTENDED at most";
   else
-    error.attachNote()
-        << "write it with operators of docs/operators.md, or give the model a function of its name that does";
+    error.attachNote() << "docs/operators.md lists what is supported; a function of the operator's name in the model "
+                          "(ModelProto.functions) can define it by these operators";
+  for (const auto &[op, nodes] : unsupported)
+    if (std::string known = nearestOperator(registry, op); !known.empty())
+      error.attachNote() << "'" << op << "': did you mean '" << known << "'?";
 }
 
 bool Functions::check(const proto::ModelProto &model, const OpsetImports &opsets) {

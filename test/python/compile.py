@@ -153,7 +153,7 @@ class Compile(unittest.TestCase):
         error = self.check("NoSuchOperator", NotImplementedError, models.unsupported(), out)
         self.assertEqual((error.node, error.operator, error.status), ("first", "NoSuchOperator", "unsupported"))
         self.assertIn("NorThisOne (node 'second')", str(error))
-        self.assertIn("operators of docs/operators.md", error.notes[0])
+        self.assertIn("docs/operators.md lists what is supported", error.notes[0])
         self.assertFalse(out.exists())
         attnc.compile(models.scaled(), out)
         with self.assertRaisesRegex(attnc.InvalidArgument, "compiled already: weights="):
