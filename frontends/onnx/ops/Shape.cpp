@@ -272,6 +272,8 @@ static LogicalResult importIdentity(Node &node) {
   return success();
 }
 
+static constexpr const char kTraining[] = "dropout in training mode; export the model after model.eval()";
+
 /// Dropout in training mode draws numbers, unless its ratio is 0: what the run asks for.
 static LogicalResult requireIdle(Node &node) {
   OpBuilder &b = node.builder();
@@ -282,7 +284,7 @@ static LogicalResult requireIdle(Node &node) {
   if (ratio && ratio->size() == 1 && ratio->front() == 0)
     return success();
   if (node.constantInts(2) && (!node.hasInput(1) || ratio))
-    return node.unsupported() << "dropout in training mode", failure();
+    return node.unsupported() << kTraining, failure();
   Value isIdle;
   for (size_t i = 1; i < 3; ++i) {
     if (!node.hasInput(i))
@@ -297,7 +299,7 @@ static LogicalResult requireIdle(Node &node) {
         arith::ConstantIntOp::create(b, loc, 1, 1));
     isIdle = isIdle ? arith::OrIOp::create(b, loc, isIdle, holds).getResult() : holds;
   }
-  node.require(isIdle, "dropout in training mode", /*unsupported=*/true);
+  node.require(isIdle, kTraining, /*unsupported=*/true);
   return success();
 }
 
