@@ -110,6 +110,15 @@ class Encoders(Folders):
         with self.assertRaisesRegex(TypeError, "wieghts"):
             ExportedModel.from_pretrained(path, wieghts="int8")
 
+    def test_a_model_that_does_not_generate(self):
+        model = transformers.BertModel(transformers.BertConfig(**BERT)).eval()
+        ids = {"input_ids": torch.ones(1, 4, dtype=torch.int64)}
+        with self.assertRaisesRegex(attnc.InvalidArgument, r"BertModel does not generate: AttncExporter\(\)\.export\(model, inputs\)"):
+            AttncExporter().export_for_generation(model, ids)
+        alone = transformers.BertLMHeadModel(transformers.BertConfig(**BERT)).eval()
+        with self.assertRaisesRegex(attnc.InvalidArgument, "BertLMHeadModel returns no cache .*config.is_decoder = True"):
+            AttncExporter().export_for_generation(alone, ids)
+
     def test_vit(self):
         settings = transformers.ViTConfig(image_size=32, patch_size=8, num_labels=5, **{**BERT, "vocab_size": None})
         model = sharpened(transformers.ViTForImageClassification(settings))

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping, MutableMapping, Optional, Tuple
 
 import onnx_ir
 import torch
+from attnc_runtime import InvalidArgument
 from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.exporters.base import ExportedModel
@@ -56,6 +57,11 @@ class AttncExporter(OnnxExporter):
     ) -> ExportedModel:
         """Exports a decoder as ``model`` (a look at any number of tokens behind those of its caches), or an encoder
         and a decoder as ``encoder_model``, ``decoder_model`` (the first look) and ``decoder_with_past_model``."""
+        if not model.can_generate():
+            raise InvalidArgument(
+                f"{type(model).__name__} does not generate: AttncExporter().export(model, inputs) exports it to be "
+                "called; classes that generate are called ...ForCausalLM, ...LMHeadModel or ...ForConditionalGeneration"
+            )
         config = config if config is not None else AttncConfig()
         seq2seq = bool(model.config.is_encoder_decoder)
         parts = _seq2seq_parts(model, sample_inputs) if seq2seq else _causal_parts(model)
@@ -159,6 +165,9 @@ def _causal_parts(model: PreTrainedModel) -> Dict[str, Tuple[torch.nn.Module, Di
     takes = set(inspect.signature(model.forward).parameters)
     ids = torch.ones(_ROWS, _TOKENS, dtype=torch.int64)
     before = _run(model, input_ids=torch.ones(_ROWS, _PAST, dtype=torch.int64), use_cache=True)
+    if before.past_key_values is None:
+        name = type(model).__name__
+        raise InvalidArgument(f"{name} returns no cache of keys and values: config.is_decoder = True makes it do so")
     inputs: Dict[str, Any] = {"input_ids": ids}
     inputs["attention_mask"] = torch.ones(_ROWS, _PAST + _TOKENS, dtype=torch.int64)
     if "position_ids" in takes:
