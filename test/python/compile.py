@@ -224,6 +224,14 @@ class Compile(unittest.TestCase):
                     warnings.simplefilter("error")
                     attnc.load(models.growing(), own_state=True, states={"c": "d"})
 
+    def test_whose_line_a_warning_is(self):
+        """Not that of a library that called us."""
+        between = {"__name__": "transformers.generation.utils", "attnc": attnc}
+        exec(compile("def call(f, *given, **named):\n    return f(*given, **named)", "utils.py", "exec"), between)
+        with self.assertWarnsRegex(attnc.CompileWarning, "each run copies") as caught:
+            between["call"](attnc.compile, models.growing(), self.folder / "m.so", own_state=True, states={"c": "d"})
+        self.assertEqual(caught.filename, __file__)
+
     def test_notes_are_said_once(self):
         onnx.save(models.growing(), self.folder / "model.onnx")
         with mock.patch.dict(os.environ, ATTNC_CACHE=str(self.folder / "cache")):

@@ -6,6 +6,7 @@ import re
 import shutil
 import tempfile
 import unittest
+import warnings
 
 import attnc
 import models
@@ -227,6 +228,16 @@ class Searches(unittest.TestCase):
         self.assertLess(greedy["tokens"].ndim, found["tokens"].ndim + 1)
         with self.assertRaisesRegex(attnc.InvalidArgument, "'source'.*missing"):
             model.generate(lengths=feeds["lengths"])
+
+    def test_notes(self):
+        """What a search took each input for is no warning."""
+        search = attnc.Greedy(init="encode", bos=0, eos=1, max_length=16)
+        entries = {"encode": models.DATES / "encode.onnx", "step": models.DATES / "step.onnx"}
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            done = attnc.compile(entries, pathlib.Path(folder) / "m.so", search=search)
+            attnc.load(entries, search=search, cache=False)
+        self.assertRegex("\n".join(done.notes), "the search around 'step' gives tokens to ")
 
     def test_attention(self):
         """What its tokens attended to: as the step's own output says, for each hypothesis."""

@@ -213,8 +213,8 @@ std::optional<SearchOptions> readGenerateOptions(CommandLine &line, StringRef fo
   readScores(line, search);
   readNames(line, search);
   if (!line.failed() && !folder.empty() && search.eos.empty() && !search.isCtc())
-    reportNote(folder + ": no config.json or generation_config.json there names an end token, so every result has as "
-                        "many tokens as it may have; --eos=ID names one");
+    reportWarning(folder + ": no config.json or generation_config.json there names an end token, so every result has "
+                           "as many tokens as it may have; --eos=ID names one");
   return search;
 }
 

@@ -137,8 +137,8 @@ bool checkExposure(const Request &request, const Summary &summary) {
   };
   for (const ExposedAttention &one : summary.exposed)
     if (!one.reason.empty())
-      reportNote((one.entry.empty() ? request.job.input : "entry '" + printable(one.entry) + "'") + ": " +
-                 printable(one.node) + ": its weights are no output: " + one.reason);
+      reportWarning((one.entry.empty() ? request.job.input : "entry '" + printable(one.entry) + "'") + ": " +
+                    printable(one.node) + ": its weights are no output: " + one.reason);
   for (const std::string &node : request.job.compile.exposedNodes) {
     auto isExposed = [&](const ExposedAttention &one) { return one.reason.empty() && isMeant(one, node); };
     if (any_of(summary.exposed, isExposed))
@@ -189,10 +189,10 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
     reportError(error);
     return ExitUsage;
   }
-  for (const std::string &note : summary.copiedStates)
-    reportNote(request.job.input + ": " + note);
-  for (const std::string &note : summary.wideCaches)
-    reportNote(request.job.input + ": " + note);
+  for (const std::string &warning : summary.copiedStates)
+    reportWarning(request.job.input + ": " + warning);
+  for (const std::string &warning : summary.wideCaches)
+    reportWarning(request.job.input + ": " + warning);
   for (const std::string &node : summary.hostOps)
     reportNote(request.job.input + ": " + printable(node) + " runs on the CPU, between copies from and to the GPU");
   if (request.json) {

@@ -24,6 +24,7 @@ enum class Severity { Error, Warning, Note };
 /// Prints "error: text" and a newline. Further lines of a text are indented.
 void report(Severity severity, const llvm::Twine &text);
 inline void reportError(const llvm::Twine &text) { report(Severity::Error, text); }
+inline void reportWarning(const llvm::Twine &text) { report(Severity::Warning, text); }
 inline void reportNote(const llvm::Twine &text) { report(Severity::Note, text); }
 
 /// From here on finishOutput() prints the error that a tool ends with as a JSON

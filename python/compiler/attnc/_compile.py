@@ -45,7 +45,8 @@ class CompileWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a compile wrote. ``details`` is what ``attnc --json`` prints (docs/reports.md)."""
+    """What a compile wrote. ``details`` is what ``attnc --json`` prints (docs/reports.md). ``notes`` is what the
+    compile said that is no warning, as what a search took each input for."""
 
     path: str
     bytes: int
@@ -53,6 +54,7 @@ class Compiled:
     fused: int  # attentions, of
     softmaxes: int
     details: Mapping[str, Any]
+    notes: Tuple[str, ...] = ()
 
 
 def _texts_of(option: str, given: Any) -> List[str]:
@@ -217,18 +219,24 @@ def _raise(status: int, output: str, errors: str) -> None:
     raise _error_of(status, message)(_in_python(message), more, notes)
 
 
-def _notes(errors: str) -> List[str]:
-    """What a compile said that came to its end."""
+def _said(errors: str, severity: str) -> List[str]:
+    """What a compile said that came to its end: each "warning", or each "note"."""
     lines = (line.partition(": ") for line in errors.splitlines())
-    return [_in_python(text) for kind, _, text in lines if kind in ("warning", "note")]
+    return [_in_python(text) for kind, _, text in lines if kind == severity]
 
 
-def warn(notes: Sequence[str], kind: Type[Warning] = CompileWarning) -> None:
-    """Hands on what a compile noted, in the name of who called us, however deep that is."""
+# Whoever calls one of these called us; their own lines say nothing to a user.
+_CALLERS = {"sentence_transformers", "torch", "transformers"}
+
+
+def warn(texts: Sequence[str], kind: Type[Warning] = CompileWarning) -> None:
+    """Hands on what a compile warned of, in the name of who called us, however deep that is."""
     depth, frame, ours = 1, sys._getframe(), os.path.dirname(__file__)
-    while frame.f_back and frame.f_code.co_filename.startswith(ours):
+    while frame.f_back and (
+        frame.f_code.co_filename.startswith(ours) or str(frame.f_globals.get("__name__")).partition(".")[0] in _CALLERS
+    ):
         depth, frame = depth + 1, frame.f_back
-    for text in notes:
+    for text in texts:
         warnings.warn(text, kind, stacklevel=depth)
 
 
@@ -271,8 +279,8 @@ def _end(child: "subprocess.Popen[str]") -> None:
         child.wait()
 
 
-def run_compiler(arguments: Sequence[str], name: str, progress: Progress) -> Tuple[Dict[str, Any], List[str]]:
-    """Starts attnc and returns what it prints with --json, and its notes."""
+def run_compiler(arguments: Sequence[str], name: str, progress: Progress) -> Tuple[Dict[str, Any], str]:
+    """Starts attnc and returns what it prints with --json, and what it says on standard error."""
     listener = _listener(progress, name)
     command = [program("attnc"), *arguments, "--json", "--progress"]
     start = time.monotonic()
@@ -296,7 +304,7 @@ def run_compiler(arguments: Sequence[str], name: str, progress: Progress) -> Tup
         text = output.read()
     if status:
         _raise(status, text, errors)
-    return json.loads(text), _notes(errors)
+    return json.loads(text), errors
 
 
 def _follow(stream: IO[str], listener: Optional[Callable[[str, float], None]], start: float) -> str:
@@ -336,21 +344,27 @@ def compile_source(
     memory: Optional[str],
     progress: Progress,
 ) -> Tuple[Compiled, List[str]]:
-    """What was written, and the notes of the compile."""
+    """What was written, and the warnings of the compile."""
     models = source.arguments()
     arguments = [*models, *flags, "-o", os.fspath(out)]
     if timeout is not None:
         arguments.append(f"--timeout={timeout}")
     if memory is not None:
         arguments.append(f"--max-memory={memory}")
-    told, notes = run_compiler(arguments, source.name, progress)
-    for model in models:  # NAME=PATH, or PATH: a library's notes are those of a model that lies elsewhere, too
+    told, errors = run_compiler(arguments, source.name, progress)
+    for model in models:  # NAME=PATH, or PATH: a library's warnings are those of a model that lies elsewhere, too
         path = model[model.index("/") :]
-        notes = [note.replace(path, os.path.basename(path)) for note in notes]
+        errors = errors.replace(path, os.path.basename(path))
     result = Compiled(
-        os.fspath(out), told.get("bytes", 0), told.get("seconds", 0.0), told.get("fused", 0), told.get("softmaxes", 0), told
+        os.fspath(out),
+        told.get("bytes", 0),
+        told.get("seconds", 0.0),
+        told.get("fused", 0),
+        told.get("softmaxes", 0),
+        told,
+        tuple(_said(errors, "note")),
     )
-    return result, notes
+    return result, _said(errors, "warning")
 
 
 def compile(
@@ -402,8 +416,8 @@ def compile(
     flags, limits = _checked_flags(options), checked_limits(timeout, memory)
     with tempfile.TemporaryDirectory(prefix="attnc-") as scratch:
         opened, _ = open_source(source, pathlib.Path(scratch), options.get("search"))
-        result, notes = compile_source(opened, out, flags, progress=on_progress, **limits)
-    warn(notes)
+        result, texts = compile_source(opened, out, flags, progress=on_progress, **limits)
+    warn(texts)
     return result
 
 
