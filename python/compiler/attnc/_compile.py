@@ -407,7 +407,8 @@ def compile(
     on_progress  a function that is called with the name of each stage and the seconds so far, and with "" at the end;
                  True or False: whether a line shows the progress; None: shows it in a terminal or a notebook
 
-    Unsupported       the model needs something that attnc does not support; ``more`` lists all such things
+    Unsupported       the model needs something that attnc does not support: the message lists all operators that are
+                      not there, with their nodes, or else it names the first node that is not supported as it is
     InvalidArgument   an option is wrong, or the model is damaged
     FileError         the library cannot be written; NoSuchFile: the model is not there
     OutOfMemory, DeadlineExceeded  a limit was reached

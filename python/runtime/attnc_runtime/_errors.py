@@ -15,7 +15,7 @@ class Error(Exception):
     status    a word for the kind: "invalid argument", "unsupported", ...
     node      the model's node that the message names, or None
     operator  that node's operator, or None
-    more      further errors of the same compile: a model's unsupported nodes are all listed at once
+    more      further errors of the same compile, as of other options (unsupported operators are one error)
     notes     notes and warnings that came with them
     """
 
