@@ -23,6 +23,18 @@ static const char *sizeGiven(const char *argument, const attnrt_dim *dim) {
              : NULL;
 }
 
+// Whether dimension `d` of input `i` is open, and no dimension before it has its name.
+static int isFirstOfItsName(const attnrt_entry_info *entry, int32_t i, int32_t d) {
+  const attnrt_dim *dim = &entry->inputs[i].dims[d];
+  if (dim->size >= 0 || !dim->name[0])
+    return 0;
+  for (int32_t j = 0; j <= i; ++j)
+    for (int32_t e = 0; e < (j < i ? entry->inputs[j].rank : d); ++e)
+      if (entry->inputs[j].dims[e].size < 0 && strcmp(entry->inputs[j].dims[e].name, dim->name) == 0)
+        return 0;
+  return 1;
+}
+
 static void checkSize(const char *argument, const attnrt_entry_info *entry) {
   const char *size = NULL;
   for (int32_t i = 0; i < entry->num_inputs; ++i)
@@ -34,7 +46,7 @@ static void checkSize(const char *argument, const attnrt_entry_info *entry) {
   fprintf(stderr, "error: '%s' is not DIM=SIZE; open dimensions are:", argument);
   for (int32_t i = 0; i < entry->num_inputs; ++i)
     for (int32_t d = 0; d < entry->inputs[i].rank; ++d)
-      if (entry->inputs[i].dims[d].size < 0)
+      if (isFirstOfItsName(entry, i, d))
         fprintf(stderr, " %s", entry->inputs[i].dims[d].name);
   fprintf(stderr, "\n");
   exit(1);
@@ -73,6 +85,38 @@ static void printShape(const DLTensor *tensor) {
   for (int32_t d = 0; d < tensor->ndim; ++d)
     printf(d ? ", %lld" : "%lld", (long long)tensor->shape[d]);
   printf("]");
+}
+
+static float fromBits(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// An IEEE half has 5 bits of exponent and 10 of significand. Where those lie in a float, the exponent is too small by
+// 112; that of infinity and NaN is all ones in both.
+static float halfToFloat(uint16_t half) {
+  uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = (uint32_t)(half & 0x7fff) << 13;
+  if ((half & 0x7c00) == 0x7c00)
+    return fromBits(sign | 0x7f800000u | rest);
+  float size = fromBits(rest) * 0x1p112f;
+  return sign ? -size : size;
+}
+
+static void printValue(const DLTensor *tensor, int64_t n) {
+  int code = tensor->dtype.code, bits = tensor->dtype.bits;
+  if (code == kDLFloat && bits == 64)
+    printf(" %g", ((const double *)tensor->data)[n]);
+  else if (code == kDLFloat && bits == 32)
+    printf(" %g", ((const float *)tensor->data)[n]);
+  else if (code == kDLFloat && bits == 16)
+    printf(" %g", halfToFloat(((const uint16_t *)tensor->data)[n]));
+  else if (code == kDLBfloat)
+    printf(" %g", fromBits((uint32_t)((const uint16_t *)tensor->data)[n] << 16));
+  else if (code == kDLInt && bits == 64)
+    printf(" %lld", (long long)((const int64_t *)tensor->data)[n]);
+  else if (code == kDLInt && bits == 32)
+    printf(" %d", ((const int32_t *)tensor->data)[n]);
 }
 
 int main(int argc, char **argv) {
@@ -119,9 +163,8 @@ int main(int argc, char **argv) {
       count *= tensor->shape[d];
     printf("output '%s' %s ", entry->outputs[i].name, entry->outputs[i].dtype_name);
     printShape(tensor);
-    if (entry->outputs[i].dtype == ATTNRT_F32)
-      for (int64_t n = 0; n < count && n < 4; ++n)
-        printf(" %g", ((const float *)tensor->data)[n]);
+    for (int64_t n = 0; n < count && n < 4; ++n)
+      printValue(tensor, n);
     printf("\n");
     outputs[i].tensor->deleter(outputs[i].tensor);
   }
