@@ -11,9 +11,11 @@ using namespace llvm::opt;
 namespace attn::tools {
 namespace {
 
-// OptTable::printHelp sorts the groups by name and does not wrap.
+// OptTable::printHelp sorts the groups by name and does not wrap. What attnc itself measures, few look for.
 constexpr OptionId kGroups[] = {OPT_g_run,    OPT_g_bench,  OPT_g_reduce, OPT_g_output, OPT_g_compile,
                                 OPT_g_search, OPT_g_limits, OPT_g_inside, OPT_g_general};
+constexpr OptionId kGroupsOfAttnc[] = {OPT_g_output, OPT_g_compile, OPT_g_search, OPT_g_limits,
+                                       OPT_g_inside, OPT_g_bench,   OPT_g_general};
 constexpr unsigned kColumn = 30, kWidth = 100;
 
 void printOption(raw_ostream &os, StringRef spelling, StringRef text) {
@@ -46,7 +48,8 @@ void printOption(raw_ostream &os, StringRef spelling, StringRef text) {
 
 void printHelp(raw_ostream &os, const OptTable &table, const ToolInfo &tool) {
   os << "usage: " << tool.usage << "\n\n" << tool.overview << '\n';
-  for (OptionId group : kGroups) {
+  ArrayRef<OptionId> groups = tool.visibility == AttncVis ? ArrayRef(kGroupsOfAttnc) : ArrayRef(kGroups);
+  for (OptionId group : groups) {
     bool first = true;
     for (unsigned id = 1; id <= table.getNumOptions(); ++id) {
       const Option option = table.getOption(id);

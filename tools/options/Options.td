@@ -77,9 +77,11 @@ def breakdown : SimpleFlag<"breakdown",
     "print the time of each fused region with its nodes, and its share of the peak that a loop of this machine reaches; "
     "a library needs --mark-regions for it (a model is compiled so)",
     g_bench, [BenchVis]>;
-defm profile : Eq<"profile", "FILE",
-    "write a timeline for Perfetto or Chrome: of the stages and passes of a compile, or of the first runs and the "
-    "fastest, a row for each thread (a library as for --breakdown) or, for a GPU, for its stream", g_bench, [AttncVis, BenchVis]>;
+def profile : Joined<["--"], "profile=">, MetaVarName<"FILE">, Group<g_bench>, Visibility<[AttncVis, BenchVis]>,
+    HelpText<"write a timeline of the compile, its stages and passes, for Perfetto or Chrome">,
+    HelpTextForVariants<[BenchVis], "write a timeline of the first runs and the fastest for Perfetto or Chrome: a row for "
+                                    "each thread (a library as for --breakdown) or, for a GPU, for its stream">;
+def profile_separate : Separate<["--"], "profile">, Alias<profile>, Group<g_bench>, Visibility<[AttncVis, BenchVis]>;
 defm roofline : Eq<"roofline", "FILE",
     "write a page with the regions of the fastest run below the peak and the bandwidth of this machine, and what to do "
     "next; a library as for --breakdown", g_bench, [BenchVis]>;
@@ -105,7 +107,7 @@ defm test_timeout : Eq<"test-timeout", "SECONDS",
 
 // Not joined: -output=... would be -o with a strange name.
 def o : Separate<["-"], "o">, MetaVarName<"FILE">, Group<g_output>, Visibility<all>,
-    HelpText<"write to FILE (- : standard output, for text; default: the model's name, with .so, .o or .reduced.onnx; IR goes to standard output)">,
+    HelpText<"write to FILE (- : standard output, for text; default: the model's name with the suffix of what is written; IR goes to standard output)">,
     HelpTextForVariants<[RunVis, BenchVis], "keep the library compiled from an ONNX model in FILE">;
 defm emit : Eq<"emit", "KIND",
     "attn (IR as imported), linalg (after graph passes), llvm (LLVM IR), ptx (with --target=cuda: PTX of the newest architecture), obj (object file), lib (model library, default)",
@@ -139,9 +141,9 @@ defm mcpu : Eq<"mcpu", "CPU",
     "the processor to compile for: native (default; its features, not its name), x86-64-v3, x86-64-v4, or any LLVM name",
     g_compile, everyTool>;
 defm weights : Eq<"weights", "TYPE",
-    "store the constant operands of matrix products as f32 (default), bf16, int8 (a scale per column), int8:64 "
-    "(a scale per column and 64 rows), int4:32 (codes of 4 bits, a scale per column and 32 rows), or for --target=cuda fp8 "
-    "(float8e4m3fn, a scale per column); activations and sums stay f32", g_compile, everyTool>;
+    "store the constant operands of matrix products as f32 (default), bf16, int8 (a scale per column), int8:N "
+    "(a scale per column and N rows), int4:N (codes of 4 bits, a scale per column and N rows, N 16, 32, 64, 128 or 256), or "
+    "for --target=cuda fp8 (float8e4m3fn, a scale per column); activations and sums stay f32", g_compile, everyTool>;
 defm precision : Eq<"precision", "TYPE",
     "f32 (default), or bf16: GEMMs with constant operands and attention make products of bf16 values where the processor "
     "has such (avx512_bf16); where it has none the constant operands alone are rounded; sums, scores and norms stay "
