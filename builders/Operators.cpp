@@ -170,6 +170,13 @@ Num extract(const Vec &x, int64_t lane) {
   return Num(x.builder(), x.location(), make<vector::ExtractOp>(x, x.value(), lane));
 }
 
+Vec vectorOf(ArrayRef<Num> elements) {
+  const Num &first = elements.front();
+  auto type = VectorType::get({static_cast<int64_t>(elements.size())}, first.type());
+  return Vec(first.builder(), first.location(),
+             make<vector::FromElementsOp>(first, type, SmallVector<Value>(elements)));
+}
+
 Vec shuffle(const Vec &x, const Vec &y, ArrayRef<int64_t> positions) {
   return x.with(make<vector::ShuffleOp>(x, x.value(), y.value(), positions));
 }
@@ -180,6 +187,8 @@ Num maximumOfLanes(const Vec &x) {
   auto kind = x.isFloating() ? vector::CombiningKind::MAXIMUMF : vector::CombiningKind::MAXSI;
   return Num(x.builder(), x.location(), reduce(x, kind));
 }
+Num orOfLanes(const Vec &x) { return Num(x.builder(), x.location(), reduce(x, vector::CombiningKind::OR)); }
+Num andOfLanes(const Vec &x) { return Num(x.builder(), x.location(), reduce(x, vector::CombiningKind::AND)); }
 Mask any(const Mask &x) { return x.with(reduce(x, vector::CombiningKind::OR)); }
 
 Mask unlikely(const Mask &x) { return x.with(make<LLVM::ExpectOp>(x, x.value(), emit::constant(x, int64_t(0)))); }

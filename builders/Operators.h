@@ -48,6 +48,7 @@ template <typename T, typename C, IfTerm<T> = 0, IfConstant<C> = 0> T constantLi
 
 /// `x` in each of `lanes` lanes.
 inline Vec splat(const Num &x, int64_t lanes) { return Vec(x.builder(), x.location(), emit::splat(x, lanes)); }
+inline Mask splat(const Mask &x, int64_t lanes) { return x.with(emit::splat(x, lanes)); }
 
 // Integers wrap. An Index is divided as a number >= 0, floats by /; for other integers name what you mean.
 // Zeros are shifted in.
@@ -126,6 +127,8 @@ template <typename T, typename C, IfNumber<T> = 0, IfConstant<C> = 0> T minimum(
 /// instruction of x86, where maximum needs four.
 template <typename T, IfNumber<T> = 0> T atLeast(const T &x, const T &bound) { return select(x < bound, bound, x); }
 template <typename T, IfNumber<T> = 0> T atMost(const T &x, const T &bound) { return select(x > bound, bound, x); }
+/// y where one is NaN: one instruction, too.
+template <typename T, IfNumber<T> = 0> T greaterOf(const T &x, const T &y) { return select(x > y, x, y); }
 
 // Functions of floats; abs of integers, too.
 #define ATTN_FUNCTION(name)                                                                                            \
@@ -194,11 +197,16 @@ inline Vec bitcast(const Vec &x, mlir::Type to) { return x.with(emit::bitcast(x,
 //===----------------------------------------------------------------------===//
 
 Num extract(const Vec &x, int64_t lane);
+/// Lane n is elements[n].
+Vec vectorOf(llvm::ArrayRef<Num> elements);
 /// Lane n is lane positions[n] of x, followed by y.
 Vec shuffle(const Vec &x, const Vec &y, llvm::ArrayRef<int64_t> positions);
 /// Over all lanes. The sum adds them in their order.
 Num sumOfLanes(const Vec &x);
 Num maximumOfLanes(const Vec &x);
+/// Of integers: the bits that are 1 in any lane, and those that are 1 in all.
+Num orOfLanes(const Vec &x);
+Num andOfLanes(const Vec &x);
 /// Whether it holds in any lane.
 Mask any(const Mask &x);
 /// Hints that something is mostly false.

@@ -215,6 +215,21 @@ TEST_P(CodeTest, ViewsShufflesAndScratch) {
   EXPECT_EQ(out.values(), (std::vector<float>{11, 8, 5, 2, 19}));
 }
 
+TEST_P(CodeTest, GathersAndCombinesLanes) {
+  auto kernel =
+      compile([](OpBuilder &b) { return SmallVector<Type>{dynamic(b, b.getI32Type()), dynamic(b, b.getI32Type())}; },
+              [&](Code &k, ArrayRef<Buffer> given) {
+                Vec x = vectorOf({given[0](3), given[0](0), given[0](2), given[0](1)});
+                given[1].setWhere(splat(given[0](0) > 5, 4), x, 0);
+                given[1].set(orOfLanes(x), 4);
+                given[1].set(andOfLanes(x), 5);
+              });
+  ASSERT_TRUE(kernel);
+  Array in({4}, std::vector<int32_t>{6, 12, 4, 5}), out({6}, sizeof(int32_t));
+  ASSERT_TRUE(kernel->call({&in, &out}));
+  EXPECT_EQ(out.values<int32_t>(), (std::vector<int32_t>{5, 6, 4, 12, 15, 4}));
+}
+
 TEST_P(CodeTest, FlattensAndCountsAtomically) {
   auto kernel =
       compile([](OpBuilder &b) { return SmallVector<Type>{dynamic(b, b.getI64Type(), 2), dynamic(b, b.getI64Type())}; },

@@ -72,6 +72,8 @@ TEST_F(OperatorsTest, FoldFloats) {
   EXPECT_EQ(real(minimum(x, 1.0)), 1);
   EXPECT_EQ(real(atLeast(y, k.f32(0))), 0);
   EXPECT_EQ(real(atMost(x, k.f32(2))), 2);
+  EXPECT_EQ(real(greaterOf(y, x)), 3);
+  EXPECT_EQ(real(greaterOf(k.f32(NAN), x)), 3);
   EXPECT_EQ(real(copySign(x, y)), -3);
   EXPECT_EQ(real(floor(y)), -1);
   EXPECT_EQ(real(ceil(y)), 0);

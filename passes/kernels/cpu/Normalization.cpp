@@ -17,7 +17,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kUnroll = 4;
 
 using Combine = Vec (*)(const Vec &, const Vec &);
-Vec greater(const Vec &x, const Vec &y) { return select(x > y, x, y); } // one instruction; y where one is NaN
 Vec plus(const Vec &x, const Vec &y) { return x + y; }
 
 /// A row of `size` elements, swept in registers with a masked tail.
@@ -126,7 +125,7 @@ FailureOr<func::FuncOp> buildRowSoftmax(OpBuilder &builder, Location loc, const 
     return emitError(loc, "cannot build a softmax kernel: ") << reason;
   auto emitRow = [&](Code &k, Row &row, ArrayRef<Buffer> buffers, Index) {
     Buffer input = buffers[0], output = buffers[1];
-    Vec top = row.reduce(-kInfinity, greater, [&](Row::Piece piece) { return row.load(input, piece, -kInfinity); });
+    Vec top = row.reduce(-kInfinity, greaterOf, [&](Row::Piece piece) { return row.load(input, piece, -kInfinity); });
     Vec sum = row.reduce(0, plus, [&](Row::Piece piece) {
       Vec weight = exp(row.load(input, piece, -kInfinity) - top);
       if (!spec.log)
@@ -159,7 +158,7 @@ FailureOr<func::FuncOp> buildColumnSoftmax(OpBuilder &builder, Location loc, con
     auto at = [&](Index row) { return first + row * columns; };
     auto load = [&](const Buffer &x, Index row) { return x.first(left, spec.lanes, at(row)); };
     Vec top = k.rolledLoop(0, rows, 1, k.splat(k.f32(-kInfinity), spec.lanes),
-                           [&](Index row, Vec top) { return greater(top, load(from, row)); });
+                           [&](Index row, Vec top) { return greaterOf(top, load(from, row)); });
     Vec sum = k.rolledLoop(0, rows, 1, k.splat(k.f32(0), spec.lanes), [&](Index row, Vec sum) {
       Vec weight = exp(load(from, row) - top);
       if (!spec.log)
