@@ -1,10 +1,8 @@
 #include "passes/kernels/cpu/Attention.h"
 
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "passes/kernels/cpu/AttentionBlock.h"
 #include "passes/kernels/cpu/AttentionRow.h"
-#include "passes/kernels/shared/AttentionMask.h"
-#include "passes/kernels/shared/AttentionOperands.h"
+#include "passes/kernels/shared/KernelFunction.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -14,37 +12,44 @@ namespace attn {
 using Dim = AttentionOp::Dim;
 
 /// The block of queries from `begin` on, with as many registers as it fills.
-static void emitBlock(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, Value batch, Value head,
-                      Value begin, Value rows) {
+static void emitBlock(AttentionCode &k, const Index &batch, const Index &head, const Index &begin, const Index &rows) {
+  const AttentionSpec &spec = k.spec;
   int64_t vectors = spec.queryVectors;
-  std::optional<int64_t> known = LaneBuilder::constant(rows);
+  std::optional<int64_t> known = getConstantIntValue(rows.value());
   if (known)
     vectors = std::min(vectors, std::max<int64_t>(llvm::divideCeil(*known, k.lanes), 1));
-  AttentionScratch scratch = AttentionScratch::allocate(k, spec, vectors);
+  AttentionScratch scratch = AttentionScratch::allocate(k, vectors);
   // Whether rows are to be computed again, and the first row that was read.
-  auto emit = [&](int64_t count) -> LaneBuilder::Values {
-    Value isAgain = emitAttentionBlock(k, spec, buffers, scratch, batch, head, begin, count);
-    if (!isAgain)
-      return {};
-    return {isAgain, k.max(k.min(begin, k.sub(rows, k.index(count * k.lanes))), k.index(0))};
+  auto emit = [&](int64_t count) {
+    std::optional<Mask> isAgain = emitAttentionBlock(k, scratch, batch, head, begin, count);
+    SmallVector<std::tuple<Mask, Index>, 1> again;
+    if (isAgain)
+      again.push_back({*isAgain, maximum(minimum(begin, rows - count * k.lanes), 0)});
+    return again;
   };
-  LaneBuilder::Values again;
+  SmallVector<std::tuple<Mask, Index>, 1> again;
   // The last block may be a half one.
   int64_t tail = known ? *known % (vectors * k.lanes) : 1;
-  if (vectors == 1 || tail == 0 || tail > k.lanes) {
+  if (vectors == 1 || tail == 0 || tail > k.lanes)
     again = emit(vectors);
-  } else {
-    SmallVector<Type> types;
-    if (spec.letsHiddenTakePart())
-      types.append({k.b.getI1Type(), k.b.getIndexType()});
-    again = k.branch(
-        k.less(k.index(k.lanes), k.sub(rows, begin)), types, [&] { return emit(vectors); }, [&] { return emit(1); });
-  }
+  else
+    again = k.choose(rows - begin > k.lanes, [&] { return emit(vectors); }, [&] { return emit(1); });
   if (again.empty())
     return;
-  k.branch(k.unlikely(again[0]), [&] {
-    emitEmptyRows(k, spec, buffers, scratch, batch, head, begin, again[1],
-                  k.min(k.add(begin, vectors * k.lanes), rows));
+  auto [isAgain, first] = again.front();
+  k.when(unlikely(isAgain), [&, first = first] {
+    emitEmptyRows(k, scratch, batch, head, begin, first, minimum(begin + vectors * k.lanes, rows));
+  });
+}
+
+/// `body` for each below `count`.
+static void emitTasks(AttentionCode &k, const Index &count, llvm::function_ref<void(Index)> body) {
+  k.parallel(count, [&](Index task) {
+    // The greatest weight of a softmax is 1. Others may all be denormal, and still sum to 1.
+    if (k.spec.normalizer == Normalizer::softmax)
+      k.untyped.withoutDenormals([&] { body(task); });
+    else
+      body(task);
   });
 }
 
@@ -52,71 +57,51 @@ FailureOr<func::FuncOp> buildAttention(OpBuilder &builder, Location loc, const A
   std::string reason;
   if (!canBuildAttention(spec, &reason))
     return emitError(loc, "cannot build an attention kernel: ") << reason;
-  SmallVector<Type> types(spec.types.begin(), spec.types.end());
   bool canBeFew = canEmitAttentionRow(spec);
   AttentionRowPlan plan;
   if (canBeFew)
     plan = AttentionRowPlan::get(spec);
-  auto function = func::FuncOp::create(builder, loc, spec.symbol(), builder.getFunctionType(types, {}));
-  function->setAttr(AttnDialect::kKernelAttr, builder.getUnitAttr());
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(function.addEntryBlock());
-  LaneBuilder k(builder, loc, spec.lanes, spec.hasScalef);
-  ValueRange buffers = function.getArguments();
-  Value partials = plan.isSplit ? k.scratch(plan.partialSize(spec)) : Value();
+  KernelFunction f(builder, loc, spec.symbol());
+  for (MemRefType type : spec.types)
+    f.buffer(type);
+  AttentionCode k(f.k, spec, f.function.getArguments());
+  Buffer partials;
+  if (plan.isSplit)
+    partials = k.scratch(plan.partialSize(spec));
 
-  Value heads = getDimSize(k, spec, buffers, Dim::H), rows = getDimSize(k, spec, buffers, Dim::I);
+  Index heads = k.size(Dim::H), rows = k.size(Dim::I);
   int64_t blockRows = spec.queryVectors * spec.lanes;
-  Value blocks = k.ceilDiv(rows, blockRows);
+  Index blocks = ceilDiv(rows, blockRows);
   // A later block of queries sees more keys than an earlier one where a limit
   // moves: the first with the last one, and so on, make equal work of every cut.
   bool isTriangle = llvm::any_of(spec.limits, [](const KeyLimit &l) { return l.movesWithQuery && l.isUpper; }) &&
                     llvm::none_of(spec.limits, [](const KeyLimit &l) { return l.movesWithQuery && !l.isUpper; });
-  Value batches = getDimSize(k, spec, buffers, Dim::B), total = k.mul(k.mul(batches, heads), blocks);
+  Index total = k.size(Dim::B) * heads * blocks;
   // Few queries go one by one; whether they are few may be known only in the run.
-  Value isFew;
+  Mask isFew = k.truth(false);
   if (canBeFew) {
-    isFew = listsKeys(spec) ? arith::ConstantOp::create(builder, loc, builder.getBoolAttr(true)).getResult()
-                            : k.less(rows, k.index(kMaxRowQueries + 1));
-    total = k.select(isFew, countAttentionRowTasks(k, spec, plan, buffers, partials), total);
+    isFew = listsKeys(spec) ? k.truth(true) : rows <= kMaxRowQueries;
+    total = select(isFew, countAttentionRowTasks(k, plan, partials), total);
   }
-  auto parallel = [&](Value count, llvm::function_ref<void(Value)> body) {
-    scf::ParallelOp::create(builder, loc, ValueRange{k.index(0)}, ValueRange{count}, ValueRange{k.index(1)},
-                            [&](OpBuilder &, Location, ValueRange position) {
-                              // The greatest weight of a softmax is 1. Others may all be denormal, and still sum to 1.
-                              if (spec.normalizer == Normalizer::softmax)
-                                k.withoutDenormals([&] { body(position[0]); });
-                              else
-                                body(position[0]);
-                            });
-  };
-  parallel(total, [&](Value position) {
-    auto few = [&] {
-      emitAttentionRows(k, spec, plan, buffers, partials, position);
-      return LaneBuilder::Values();
-    };
+  emitTasks(k, total, [&](Index task) {
+    auto few = [&] { emitAttentionRows(k, plan, partials, task); };
     auto many = [&] {
-      Value block = k.rem(position, blocks), row = k.div(position, blocks);
+      Index block = task % blocks, row = task / blocks;
       if (isTriangle) {
-        Value half = k.div(block, k.index(2)), isOdd = k.less(k.index(0), k.rem(block, k.index(2)));
-        block = k.select(isOdd, k.sub(k.sub(blocks, k.index(1)), half), half);
+        Index half = block / 2;
+        block = select(block % 2 > 0, blocks - 1 - half, half);
       }
-      emitBlock(k, spec, buffers, k.div(row, heads), k.rem(row, heads), k.mul(block, blockRows), rows);
-      return LaneBuilder::Values();
+      emitBlock(k, row / heads, row % heads, block * blockRows, rows);
     };
-    std::optional<int64_t> known = isFew ? LaneBuilder::constant(isFew) : 0;
-    if (!known)
-      k.branch(isFew, TypeRange(), few, many);
-    else if (*known)
-      few();
+    if (std::optional<int64_t> known = getConstantIntValue(isFew.value()))
+      *known ? few() : many();
     else
-      many();
+      k.when(isFew, few, many);
   });
-  if (partials)
-    parallel(k.select(isFew, countAttentionRowMerges(k, spec, plan, buffers, partials), k.index(0)),
-             [&](Value position) { emitAttentionRowMerge(k, spec, plan, buffers, partials, position); });
-  func::ReturnOp::create(builder, loc);
-  return function;
+  if (partials.value())
+    emitTasks(k, select(isFew, countAttentionRowMerges(k, plan, partials), k.index(0)),
+              [&](Index row) { emitAttentionRowMerge(k, plan, partials, row); });
+  return f.function;
 }
 
 } // namespace attn

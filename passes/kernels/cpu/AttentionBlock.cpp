@@ -12,16 +12,16 @@ namespace attn {
 using Dim = AttentionOp::Dim;
 using Predicate = arith::CmpFPredicate;
 
-BlockEmitter::BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers,
-                           const AttentionScratch &scratch, Value batch, Value head, Value begin, int64_t vectors,
-                           Values takesPart)
-    : k(k), spec(spec), buffers(buffers), scratch(scratch), vectors(vectors), keyWidth(*spec.getStaticSize(Dim::D)),
-      valueWidth(*spec.getStaticSize(Dim::E)), paddedValueWidth(llvm::alignTo(valueWidth, k.lanes)),
+BlockEmitter::BlockEmitter(AttentionCode &code, const AttentionScratch &scratch, Value batch, Value head, Value begin,
+                           int64_t vectors, Values takesPart)
+    : code(code), k(code.untyped), spec(code.spec), buffers(code.buffers), scratch(scratch), vectors(vectors),
+      keyWidth(*spec.getStaticSize(Dim::D)), valueWidth(*spec.getStaticSize(Dim::E)),
+      paddedValueWidth(llvm::alignTo(valueWidth, k.lanes)),
       // Sums that start from the maximum are rounded with it; a sweep for weights finds another than the one before.
       pureScale(takesPart.empty() && !spec.hasWeightSweep() ? spec.getPureScale() : std::nullopt),
       canMask(spec.canMask()), isNarrow(spec.hasNarrowProducts), batch(batch), head(head), begin(begin),
       numKeys(getDimSize(k, spec, buffers, Dim::J)), mask(k, spec, buffers, batch, head, numKeys),
-      lists(k, spec, buffers, batch, head, numKeys), takesPart(std::move(takesPart)) {
+      lists(code, code.asIndex(batch), code.asIndex(head), code.asIndex(numKeys)), takesPart(std::move(takesPart)) {
   query = view(spec.query);
   value = view(spec.value);
   result = view(spec.result);
@@ -173,7 +173,7 @@ BlockEmitter::State BlockEmitter::sweepKeys(Sweep sweep, const State &start) {
   init.insert(init.begin(), bounds.lower);
   Values end = k.loop(bounds.lower, bounds.upper, spec.keyBlock, init, [&](Value first, ValueRange carried) {
     auto mark = [&]() -> Values {
-      Values next{lists.markKeys(queries, scratch.marks, first)};
+      Values next{lists.markKeys(queries, scratch.marks, code.asIndex(first))};
       next.append(sweepBlock(sweep, first, start, carried.drop_front()).flat());
       return next;
     };
@@ -246,8 +246,8 @@ LaneBuilder::Values BlockEmitter::sweepTile(Sweep sweep, Value first, Value row,
     State state = isReducing ? stateOf(values.drop_front(2)) : start;
     if (isPacked)
       memref::StoreOp::create(k.b, k.loc, keyIndex, scratch.tileKeys, k.div(row, k.index(spec.keyTile)));
-    Values scores = spec.storedKeys ? storedTile(sweep, keyIndex, row, isEdge, state)
-                                    : scoreTile(keyIndex, row, isEdge, state);
+    Values scores =
+        spec.storedKeys ? storedTile(sweep, keyIndex, row, isEdge, state) : scoreTile(keyIndex, row, isEdge, state);
     Values next{k.min(values[0], row), dense.empty() && !isPacked ? values[1] : filled};
     if (isReducing)
       next.append(softmaxTile(sweep, row, std::move(scores), std::move(state)).flat());
@@ -274,7 +274,8 @@ LaneBuilder::Values BlockEmitter::sweepTile(Sweep sweep, Value first, Value row,
 // Softmax
 //===----------------------------------------------------------------------===//
 
-AttentionScratch AttentionScratch::allocate(LaneBuilder &k, const AttentionSpec &spec, int64_t vectors) {
+AttentionScratch AttentionScratch::allocate(AttentionCode &k, int64_t vectors) {
+  const AttentionSpec &spec = k.spec;
   int64_t rows = vectors * k.lanes, d = *spec.getStaticSize(Dim::D), padded = llvm::alignTo(d, k.lanes);
   int64_t width = llvm::alignTo(*spec.getStaticSize(Dim::E), k.lanes);
   AttentionScratch scratch;
@@ -305,19 +306,20 @@ AttentionScratch AttentionScratch::allocate(LaneBuilder &k, const AttentionSpec 
   return scratch;
 }
 
-Value emitAttentionBlock(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, const AttentionScratch &scratch,
-                         Value batch, Value head, Value begin, int64_t vectors) {
-  return BlockEmitter(k, spec, buffers, scratch, batch, head, begin, vectors).emit();
+std::optional<Mask> emitAttentionBlock(AttentionCode &k, const AttentionScratch &scratch, const Index &batch,
+                                       const Index &head, const Index &begin, int64_t vectors) {
+  Value isAgain = BlockEmitter(k, scratch, batch, head, begin, vectors).emit();
+  return isAgain ? std::optional(k.asMask(isAgain)) : std::nullopt;
 }
 
-void emitEmptyRows(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers, const AttentionScratch &scratch,
-                   Value batch, Value head, Value begin, Value first, Value end) {
-  Value rows = getDimSize(k, spec, buffers, Dim::I);
-  k.loop(begin, end, k.lanes, [&](Value row) {
+void emitEmptyRows(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,
+                   const Index &begin, const Index &first, const Index &end) {
+  Index rows = k.size(Dim::I);
+  k.rolledLoop(begin, end, k.lanes, [&](Index row) {
     // Where the block begins, one of a single register may reach back less far than that of more.
-    Value own = k.max(k.min(row, k.sub(rows, k.index(k.lanes))), k.index(0));
-    Value isEmpty = k.compare(Predicate::OGT, k.loadVector(scratch.emptyRows, k.sub(own, first)), k.splat(0));
-    BlockEmitter(k, spec, buffers, scratch, batch, head, row, /*vectors=*/1, {isEmpty}).emit();
+    Index own = maximum(minimum(row, rows - k.lanes), 0);
+    Mask isEmpty = scratch.emptyRows.vector(k.lanes, own - first) > 0;
+    BlockEmitter(k, scratch, batch, head, row, /*vectors=*/1, {isEmpty}).emit();
   });
 }
 

@@ -10,18 +10,17 @@
 
 namespace attn {
 
-inline constexpr float kLog2E = 1.44269504f;
-inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
 /// Emits one block of queries. AttentionBlock.cpp holds the order of things,
 /// AttentionScores.cpp the scores of a tile, AttentionBlockWeights.cpp what they
 /// become, AttentionTiles.cpp what goes in and out and the product with the values.
 class BlockEmitter {
 public:
   using Values = LaneBuilder::Values;
+  static constexpr float kLog2E = AttentionCode::kLog2E;
+  static constexpr float kInfinity = AttentionCode::kInfinity;
   /// `takesPart`: by query vector, the rows in which hidden keys count; empty: none.
-  BlockEmitter(LaneBuilder &k, const AttentionSpec &spec, mlir::ValueRange buffers, const AttentionScratch &scratch,
-               mlir::Value batch, mlir::Value head, mlir::Value begin, int64_t vectors, Values takesPart = {});
+  BlockEmitter(AttentionCode &code, const AttentionScratch &scratch, mlir::Value batch, mlir::Value head,
+               mlir::Value begin, int64_t vectors, Values takesPart = {});
   /// Whether there is a row in which hidden keys are to take part after all (emitEmptyRows): one that sees no other.
   /// Null where there can't be one.
   mlir::Value emit();
@@ -121,6 +120,7 @@ private:
   }
   HeadView view(size_t operand) { return viewHead(k, buffers[operand], spec.maps[operand], batch, head); }
 
+  AttentionCode &code;
   LaneBuilder &k;
   const AttentionSpec &spec;
   mlir::ValueRange buffers;

@@ -1,9 +1,7 @@
 #ifndef PASSES_KERNELS_CPU_ATTENTIONLISTS_H
 #define PASSES_KERNELS_CPU_ATTENTIONLISTS_H
 
-#include "passes/kernels/shared/AttentionOperands.h"
-#include "passes/kernels/shared/LaneBuilder.h"
-#include "passes/kernels/spec/Attention.h"
+#include "passes/kernels/cpu/AttentionCode.h"
 
 namespace attn {
 
@@ -12,8 +10,9 @@ namespace attn {
 /// for the keys that they leave out.
 class KeyLists {
 public:
-  KeyLists(LaneBuilder &k, const AttentionSpec &spec, mlir::ValueRange buffers, mlir::Value batch, mlir::Value head,
-           mlir::Value numKeys);
+  /// A run of keys [start, end), or of what they are cut to.
+  using Run = std::tuple<Index, Index>;
+  KeyLists(AttentionCode &k, const Index &batch, const Index &head, const Index &numKeys);
 
   /// Whether every query sees every key.
   bool isFull() const { return lists.empty(); }
@@ -23,39 +22,41 @@ public:
   /// Marks the keys [first, first + keyBlock): bit r of marks[t][lane] says that
   /// the query of the lane sees key r of tile t. The result is a key: from
   /// first + keyBlock on, none before it is listed.
-  mlir::Value markKeys(const QueryBlock &queries, mlir::Value marks, mlir::Value first);
+  Index markKeys(const QueryBlock &queries, const Buffer &marks, const Index &first);
 
-  /// The first run of listed keys of `query`, [start, end), that ends behind
-  /// `key`, cut off before `key`; [numKeys, numKeys) for none. Of one list only.
-  std::pair<mlir::Value, mlir::Value> nextRun(mlir::Value query, mlir::Value key);
+  /// The first run of listed keys of `query` that ends behind `key`, cut off
+  /// before `key`; [numKeys, numKeys) for none. Of one list only.
+  Run nextRun(const Index &query, const Index &key);
 
   /// How many keys `query` sees where its list, the only one, names single keys in ascending order and nothing behind
   /// them, as adjacency lists do that were made of edges; otherwise -1.
-  mlir::Value countAscending(mlir::Value query);
+  Index countAscending(const Index &query);
   /// Entry `n` of the list of `query`, of one list only.
-  mlir::Value entryOf(mlir::Value query, mlir::Value n);
+  Index entryOf(const Index &query, const Index &n);
 
 private:
   struct List {
-    HeadView view;
+    AttentionView view;
     int64_t rows, columns;
-    mlir::Value count; ///< of the entries of a row
+    Index count; ///< of the entries of a row
   };
-  mlir::Value entriesOf(const List &list, mlir::Value query) {
-    return list.view.along(k, list.view.base, AttentionOp::I, rowOf(list, query));
+  Index entriesOf(const List &list, const Index &query) {
+    return list.view.along(list.view.base, AttentionOp::I, query / list.rows);
   }
-  mlir::Value loadEntry(const List &list, mlir::Value base, mlir::Value n);
-  /// The keys [start, end) of entry `n` of the list at `base`; none where start >= end.
-  std::pair<mlir::Value, mlir::Value> keysOf(const List &list, mlir::Value base, mlir::Value n);
-  mlir::Value rowOf(const List &list, mlir::Value query);
-  LaneBuilder::Values lanesOf(const List &list, const QueryBlock &queries, mlir::Value row, mlir::Value lastRow);
-  mlir::Value markList(const List &list, const QueryBlock &queries, mlir::Value marks, mlir::Value base,
-                       mlir::Value first);
-  mlir::Value splat(mlir::Value number);
+  Index loadEntry(const List &list, const Index &base, const Index &n) { return toIndex(list.view.flat(base + n)); }
+  /// The keys of entry `n` of the list at `base`; none where start >= end.
+  Run keysOf(const List &list, const Index &base, const Index &n);
+  llvm::SmallVector<Vec> lanesOf(const List &list, const QueryBlock &queries, const Index &row, const Index &lastRow);
+  Index markList(const List &list, const QueryBlock &queries, const Buffer &marks, const Index &base,
+                 const Index &first);
+  void markTile(const Buffer &marks, const Index &at, const Index &corner, const Run &keys,
+                const llvm::SmallVector<Vec> &lanes);
+  /// An i32 of `number`, in every lane.
+  Vec splat(const Index &number) { return k.splat(toNum(number, k.b.getI32Type())); }
 
-  LaneBuilder &k;
+  AttentionCode &k;
   const AttentionSpec &spec;
-  mlir::Value numKeys;
+  Index numKeys;
   llvm::SmallVector<List, 1> lists;
 };
 

@@ -1,7 +1,6 @@
 #include "passes/kernels/cpu/AttentionRowEmitter.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "passes/kernels/cpu/RegionVectorizer.h"
 #include "passes/kernels/shared/KernelFunction.h"
 
 using namespace mlir;
@@ -9,20 +8,18 @@ using namespace mlir;
 namespace attn {
 
 using Dim = AttentionOp::Dim;
-using Values = LaneBuilder::Values;
-using Predicate = arith::CmpFPredicate;
 
 /// Accumulators of the sum of values: the latency of an FMA times its rate.
 static constexpr int64_t kChains = 8;
 
-RowEmitter::RowEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange buffers,
-                       const AttentionRowScratch &scratch, const AttentionRowPlace &place, bool takesPart)
-    : k(k), spec(spec), buffers(buffers), scratch(scratch), place(place), takesPart(takesPart),
+RowEmitter::RowEmitter(AttentionCode &k, const AttentionRowScratch &scratch, const AttentionRowPlace &place,
+                       bool takesPart)
+    : k(k), spec(k.spec), lanes(k.lanes), scratch(scratch), place(place), takesPart(takesPart),
       keyWidth(*spec.getStaticSize(Dim::D)), valueWidth(*spec.getStaticSize(Dim::E)),
       pureScale(takesPart ? std::nullopt : spec.getPureScale()), batch(place.batch), head(place.head), row(place.row),
-      numKeys(getDimSize(k, spec, buffers, Dim::J)), mask(k, spec, buffers, batch, head, numKeys),
-      lists(k, spec, buffers, batch, head, numKeys), weights(scratch.weights) {
-  auto view = [&](size_t n) { return viewHead(k, buffers[n], spec.maps[n], batch, head); };
+      numKeys(k.size(Dim::J)), mask(k.untyped, spec, k.buffers, batch, head, numKeys), lists(k, batch, head, numKeys),
+      weights(scratch.weights) {
+  auto view = [&](size_t n) { return k.view(n, batch, head); };
   query = view(spec.query);
   if (spec.formula().hasKey)
     key = view(spec.keyOperand);
@@ -36,267 +33,254 @@ RowEmitter::RowEmitter(LaneBuilder &k, const AttentionSpec &spec, ValueRange buf
     captures.push_back(view(spec.firstCapture + n));
   for (const AttentionSpec::Extra &extra : spec.extras)
     weightResults.push_back(view(extra.operand));
-  bounds = mask.bounds(row, row);
-  if (takesPart)
-    bounds.lower = k.index(0), bounds.upper = numKeys;
+  KeyMask::Bounds bounds = mask.bounds(row, row);
+  lower = takesPart ? k.index(0) : k.asIndex(bounds.lower);
+  upper = takesPart ? numKeys : k.asIndex(bounds.upper);
 }
 
 /// exp of a difference of scores.
-Value RowEmitter::exp(Value difference) { return k.exp2(pureScale ? difference : k.mulf(difference, k.splat(kLog2E))); }
+Vec RowEmitter::exp(const Vec &difference) { return k.exp2(pureScale ? difference : difference * kLog2E); }
 
 /// exp(before - after); 1 itself where nothing moved: the roundings of many blocks would add up.
-Value RowEmitter::rescaling(Value before, Value after) {
-  return k.select(k.compare(Predicate::OEQ, before, after), k.splat(1), exp(k.subf(before, after)));
+Vec RowEmitter::rescaling(const Vec &before, const Vec &after) {
+  return select(before == after, k.splat(1), exp(before - after));
 }
 
 /// What is subtracted from the scores: 0 while no key counts, or only a NaN.
-Value RowEmitter::orZero(Value maximum) {
-  return k.select(k.compare(Predicate::OGT, maximum, k.splat(-kInfinity)), maximum, k.splat(0));
-}
+Vec RowEmitter::orZero(const Vec &maximum) { return select(maximum > -kInfinity, maximum, k.splat(0)); }
 
-Value RowEmitter::isEmptyRow(Value sum) { return k.compare(Predicate::OLT, sum, k.splat(0.5f)); }
-
-void RowEmitter::prefetch(const HeadView &view, Value offset) {
-  memref::PrefetchOp::create(k.b, k.loc, view.flat, offset, /*isWrite=*/false, /*localityHint=*/3,
+void RowEmitter::prefetch(const AttentionView &view, const Index &offset) {
+  memref::PrefetchOp::create(k.b, k.loc, view.flat, offset.value(), /*isWrite=*/false, /*localityHint=*/3,
                              /*isDataCache=*/true);
 }
 
 void RowEmitter::begin() {
   for (int64_t n = 0; n < chunks(valueWidth) + 2; ++n)
-    k.store(k.splat(n == chunks(valueWidth) ? -kInfinity : 0), place.records, sumsAt(n));
+    place.records.setVector(k.splat(n == chunks(valueWidth) ? -kInfinity : 0), sumsAt(n));
   if (!spec.formula().hasKey)
     return;
-  Values staged = loadRow(query, query.along(k, query.base, Dim::I, row));
-  for (Value &chunk : staged)
-    chunk = pureScale ? k.mulf(chunk, k.splat(*pureScale * kLog2E)) : chunk;
+  Vecs staged = loadRow(query, query.along(query.base, Dim::I, row));
+  if (pureScale)
+    for (Vec &chunk : staged)
+      chunk = chunk * (*pureScale * kLog2E);
   if (spec.formula().hasAlignment)
     staged.append(loadRow(alignment, alignment.base));
   for (auto [n, chunk] : llvm::enumerate(staged))
-    k.store(chunk, scratch.queries, k.add(place.query, n * k.lanes));
+    scratch.queries.setVector(chunk, place.query + n * lanes);
 }
 
-void RowEmitter::addKeys(Value first, Value upper) {
+void RowEmitter::addKeys(const Index &first, const Index &upper) {
   end = upper;
   queryChunks.clear(), alignmentChunks.clear();
   int64_t all = !spec.formula().hasKey ? 0 : chunks(keyWidth);
   for (int64_t n = 0; n < all; ++n) {
-    queryChunks.push_back(k.loadVector(scratch.queries, k.add(place.query, n * k.lanes)));
+    queryChunks.push_back(scratch.queries.vector(lanes, place.query + n * lanes));
     if (spec.formula().hasAlignment)
-      alignmentChunks.push_back(k.loadVector(scratch.queries, k.add(place.query, (all + n) * k.lanes)));
+      alignmentChunks.push_back(scratch.queries.vector(lanes, place.query + (all + n) * lanes));
   }
-  Value count = k.sub(upper, first), before = loadRecord(maximumAt(place.record));
-  Value maximum = k.maxf(maximumOf(first, count), before), reference = orZero(maximum);
-  Value factor = rescaling(before, reference);
-  Values sum = k.loop(k.index(0), count, k.lanes, k.splat(0), [&](Value n, ValueRange inner) -> Values {
-    Value scores = k.loadVector(weights, n), weight = exp(k.subf(scores, reference));
-    k.store(weight, weights, n);
-    keepScores(scores, k.add(first, n), k.sub(count, n));
-    return {k.addf(inner.front(), weight)};
+  Index count = upper - first;
+  Vec before = loadRecord(maximumAt(place.record));
+  Vec maximum = greaterOf(maximumOf(first, count), before), reference = orZero(maximum);
+  Vec factor = rescaling(before, reference);
+  Vec sum = k.rolledLoop(0, count, lanes, k.splat(0), [&](Index n, Vec sum) {
+    Vec scores = weights.vector(lanes, n), weight = exp(scores - reference);
+    weights.setVector(weight, n);
+    keepScores(scores, first + n, count - n);
+    return sum + weight;
   });
   addValues(first, count, factor);
   // A block's sum first: short sums keep 128k keys accurate.
-  Value total = k.fma(loadRecord(totalAt(place.record)), factor, sum.front());
-  k.store(total, place.records, totalAt(place.record));
-  k.store(maximum, place.records, maximumAt(place.record));
+  Vec total = fma(loadRecord(totalAt(place.record)), factor, sum);
+  place.records.setVector(total, totalAt(place.record));
+  place.records.setVector(maximum, maximumAt(place.record));
 }
 
-void RowEmitter::addListedKeys(Value first, Value upper) {
-  first = k.max(first, bounds.lower), upper = k.min(upper, bounds.upper);
-  auto runFrom = [&](Value position) -> Values {
+void RowEmitter::addListedKeys(const Index &first, const Index &upper) {
+  Index from = maximum(first, this->lower), to = minimum(upper, this->upper);
+  auto runFrom = [&](const Index &position) {
     auto [start, stop] = lists.nextRun(row, position);
-    return {start, k.min(stop, upper)};
+    return KeyLists::Run{start, minimum(stop, to)};
   };
-  auto addRuns = [&]() -> Values {
+  auto addRuns = [&] {
     k.repeat(
-        runFrom(first), [&](ValueRange run) { return k.less(run[0], run[1]); },
-        [&](ValueRange run) {
-          Value stop = k.min(run[1], k.add(run[0], spec.keyBlock));
-          addKeys(run[0], stop);
-          return runFrom(stop);
+        runFrom(from), [&](Index start, Index stop) { return start < stop; },
+        [&](Index start, Index stop) {
+          Index cut = minimum(stop, start + spec.keyBlock);
+          addKeys(start, cut);
+          return runFrom(cut);
         });
-    return {};
   };
-  if (!scratch.keys) {
-    addRuns();
-    return;
-  }
-  Value count = lists.countAscending(row);
-  k.branch(k.unlikely(k.less(count, k.index(0))), TypeRange(), addRuns, [&] {
-    addPickedKeys(first, upper, count);
-    return Values();
-  });
+  if (!scratch.keys.value())
+    return addRuns();
+  Index count = lists.countAscending(row);
+  k.when(unlikely(count < 0), addRuns, [&] { addPickedKeys(from, to, count); });
 }
 
 /// Adds those of the first `count` keys of the list that are in [first, upper), side by side as if they stood so.
-void RowEmitter::addPickedKeys(Value first, Value upper, Value count) {
-  k.loop(k.index(0), count, spec.keyBlock, [&](Value begin) {
-    Value stop = k.min(k.add(begin, spec.keyBlock), count);
-    Value picked = k.loop(begin, stop, 1, k.index(0), [&](Value n, ValueRange carried) -> Values {
-                      Value key = lists.entryOf(row, n);
-                      memref::StoreOp::create(k.b, k.loc, key, scratch.keys, carried.front());
-                      Value isIn = k.both(k.less(key, upper), k.less(first, k.add(key, 1)));
-                      return {k.select(isIn, k.add(carried.front(), 1), carried.front())};
-                    }).front();
+void RowEmitter::addPickedKeys(const Index &first, const Index &upper, const Index &count) {
+  k.rolledLoop(0, count, spec.keyBlock, [&](Index begin) {
+    Index stop = minimum(begin + spec.keyBlock, count);
+    Index picked = k.rolledLoop(begin, stop, 1, k.index(0), [&](Index n, Index picked) {
+      Index key = lists.entryOf(row, n);
+      scratch.keys.set(key, picked);
+      Mask isIn = (key < upper) & (first < key + 1);
+      return select(isIn, picked + 1, picked);
+    });
     isPicked = true;
-    k.branch(k.less(k.index(0), picked), [&] { addKeys(k.index(0), picked); });
+    k.when(picked > 0, [&] { addKeys(k.index(0), picked); });
     isPicked = false;
   });
 }
 
-void RowEmitter::merge(Value other) {
-  Value mine = loadRecord(maximumAt(place.record)), its = loadRecord(maximumAt(other));
-  Value maximum = k.maxf(mine, its), reference = orZero(maximum);
-  Value keeps = rescaling(mine, reference), takes = rescaling(its, reference);
-  auto add = [&](Value to, Value from) {
-    k.store(k.fma(loadRecord(from), takes, k.mulf(loadRecord(to), keeps)), place.records, to);
+void RowEmitter::merge(const Index &other) {
+  Vec mine = loadRecord(maximumAt(place.record)), its = loadRecord(maximumAt(other));
+  Vec maximum = greaterOf(mine, its), reference = orZero(maximum);
+  Vec keeps = rescaling(mine, reference), takes = rescaling(its, reference);
+  auto add = [&](const Index &to, const Index &from) {
+    Vec its = loadRecord(from);
+    place.records.setVector(fma(its, takes, loadRecord(to) * keeps), to);
   };
   for (int64_t n = 0; n < chunks(valueWidth); ++n)
-    add(sumsAt(n), k.add(other, n * k.lanes));
+    add(sumsAt(n), other + n * lanes);
   add(totalAt(place.record), totalAt(other));
-  k.store(maximum, place.records, maximumAt(place.record));
+  place.records.setVector(maximum, maximumAt(place.record));
 }
 
 void RowEmitter::finish() {
-  Value sum = k.acrossLanes(loadRecord(totalAt(place.record)), [&](Value x, Value y) { return k.addf(x, y); });
+  Vec sum = acrossLanes(loadRecord(totalAt(place.record)), std::plus<>());
   auto store = [&] {
-    Value factor = normaliser(sum);
+    Vec factor = normaliser(sum);
     storeWeights(sum, factor);
     storeResult(factor);
-    return Values();
   };
-  if (!spec.letsHiddenTakePart() || takesPart) {
-    store();
-    return;
-  }
+  if (!spec.letsHiddenTakePart() || takesPart)
+    return store();
   // Once more from the start, with hidden keys in a row that sees no other.
   auto again = [&] {
-    RowEmitter all(k, spec, buffers, scratch, place, /*takesPart=*/true);
+    RowEmitter all(k, scratch, place, /*takesPart=*/true);
     all.begin();
-    k.loop(k.index(0), numKeys, spec.keyBlock,
-           [&](Value first) { all.addKeys(first, k.min(k.add(first, spec.keyBlock), numKeys)); });
+    k.rolledLoop(0, numKeys, spec.keyBlock,
+                 [&](Index first) { all.addKeys(first, minimum(first + spec.keyBlock, numKeys)); });
     markLong(k.b);
     all.finish();
-    return Values();
   };
-  k.branch(k.unlikely(k.any(isEmptyRow(sum))), TypeRange(), again, store);
+  k.when(unlikely(any(isEmptyRow(sum))), again, store);
+}
+
+/// Adds the weighted values of the key at `position` to `sums`, from chunk `chunk` on.
+void RowEmitter::addValue(const Index &first, const Index &position, int64_t chunk, MutableArrayRef<Vec> sums) {
+  Vec weight = k.splat(weights(position));
+  // A masked key's value must not count, whatever it is.
+  std::optional<Mask> isLive;
+  if (!pureScale || !mask.isInterval() || !dense.empty())
+    isLive = weight != 0;
+  Index offset = value.along(value.base, Dim::J, keyAt(first + position));
+  if (spec.isInBytes(spec.value))
+    weight = weight * k.word(value.flat, offset + valueWidth);
+  int64_t line = 64 / value.elementBytes();
+  for (int64_t e = 0; e < valueWidth && chunk == 0 && !isPicked; e += line)
+    prefetch(value, value.along(offset, Dim::J, kAhead) + e);
+  for (auto [n, sum] : llvm::enumerate(sums)) {
+    Vec after = fma(loadChunk(value, offset, chunk + n, valueWidth), weight, sum);
+    sum = isLive ? select(*isLive, after, sum) : after;
+  }
 }
 
 /// sums = sums * factor + the weighted values of `count` keys.
-void RowEmitter::addValues(Value first, Value count, Value factor) {
+void RowEmitter::addValues(const Index &first, const Index &count, const Vec &factor) {
   int64_t all = chunks(valueWidth);
-  Value zero = k.splat(0);
   for (int64_t begin = 0; begin < all; begin += kChains) {
     int64_t width = std::min(kChains, all - begin), unroll = llvm::bit_floor<uint64_t>(kChains / width);
-    auto step = [&](Value n, ValueRange carried, int64_t keys) {
-      Values next(carried);
-      for (int64_t u = 0; u < keys; ++u) {
-        Value position = k.add(n, u), weight = k.broadcast(k.load(weights, position));
-        // A masked key's value must not count, whatever it is.
-        Value isLive =
-            pureScale && mask.isInterval() && dense.empty() ? Value() : k.compare(Predicate::UNE, weight, zero);
-        Value offset = value.along(k, value.base, Dim::J, keyAt(k.add(first, position)));
-        if (spec.isInBytes(spec.value))
-          weight = k.mulf(weight, k.broadcastWord(value.flat, k.add(offset, valueWidth)));
-        int64_t line = 64 / (value.elementType().getIntOrFloatBitWidth() / 8);
-        for (int64_t e = 0; e < valueWidth && begin == 0 && !isPicked; e += line)
-          prefetch(value, k.add(value.along(k, offset, Dim::J, k.index(kAhead)), e));
-        for (int64_t c = 0; c < width; ++c) {
-          Value &sum = next[u * width + c];
-          Value after = k.fma(loadChunk(value, offset, begin + c, valueWidth), weight, sum);
-          sum = isLive ? k.select(isLive, after, sum) : after;
-        }
-      }
-      return next;
+    auto step = [&](const Index &n, Vecs sums, int64_t keys) {
+      for (int64_t u = 0; u < keys; ++u)
+        addValue(first, n + u, begin, MutableArrayRef(sums).slice(u * width, width));
+      return sums;
     };
-    Value whole = k.floorTo(count, unroll);
-    Values partial = k.loop(k.index(0), whole, unroll, Values(unroll * width, zero),
-                            [&](Value n, ValueRange carried) { return step(n, carried, unroll); });
+    Index whole = floorTo(count, unroll);
+    Vecs partial = k.rolledLoop(0, whole, unroll, Vecs(unroll * width, k.splat(0)),
+                                [&](Index n, Vecs sums) { return step(n, sums, unroll); });
     if (unroll > 1)
-      partial = k.loop(whole, count, 1, partial, [&](Value n, ValueRange carried) { return step(n, carried, 1); });
+      partial = k.rolledLoop(whole, count, 1, partial, [&](Index n, Vecs sums) { return step(n, sums, 1); });
     for (int64_t c = 0; c < width; ++c) {
-      Values column;
+      Vecs column;
       for (int64_t u = 0; u < unroll; ++u)
         column.push_back(partial[u * width + c]);
-      Value sum = k.tree(column, [&](Value x, Value y) { return k.addf(x, y); });
-      k.store(k.fma(loadRecord(sumsAt(begin + c)), factor, sum), place.records, sumsAt(begin + c));
+      Vec sum = tree<Vec>(column, std::plus<>());
+      place.records.setVector(fma(loadRecord(sumsAt(begin + c)), factor, sum), sumsAt(begin + c));
     }
   }
 }
 
 /// 1 / row sum, and what the policy says of a row without a visible key.
-Value RowEmitter::normaliser(Value sum) {
-  Value zero = k.splat(0), one = k.splat(1);
+Vec RowEmitter::normaliser(Vec sum) {
+  Vec zero = k.splat(0), one = k.splat(1);
   if (spec.canMask() && spec.maskedRows == MaskedRows::uniform) {
-    Value isEmpty = isEmptyRow(sum);
-    k.branch(k.unlikely(k.any(isEmpty)), [&] {
-      k.loop(k.index(0), k.index(spec.keyBlock), k.lanes, [&](Value n) { k.store(one, weights, n); });
-      k.loop(k.index(0), numKeys, spec.keyBlock,
-             [&](Value first) { addValues(first, k.min(k.sub(numKeys, first), k.index(spec.keyBlock)), one); });
+    Mask isEmpty = isEmptyRow(sum);
+    k.when(unlikely(any(isEmpty)), [&] {
+      k.rolledLoop(0, spec.keyBlock, lanes, [&](Index n) { weights.setVector(one, n); });
+      k.rolledLoop(0, numKeys, spec.keyBlock,
+                   [&](Index first) { addValues(first, minimum(numKeys - first, spec.keyBlock), one); });
       markLong(k.b);
     });
-    Value count = arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), numKeys);
-    Value all = k.broadcast(arith::SIToFPOp::create(k.b, k.loc, k.b.getF32Type(), count));
-    sum = k.select(isEmpty, all, sum);
+    Vec all = k.splat(convert(toNum(numKeys, k.b.getI64Type()), k.f32Type()));
+    sum = select(isEmpty, all, sum);
   }
-  Value factor = k.divf(one, sum);
+  Vec factor = one / sum;
   if (spec.canMask() && spec.maskedRows == MaskedRows::zero)
-    factor = k.select(isEmptyRow(sum), zero, factor);
+    factor = select(isEmptyRow(sum), zero, factor);
   // With no keys at all the product of weights and values is an empty sum.
-  if (std::optional<int64_t> keys = LaneBuilder::constant(numKeys); !keys || !*keys)
-    factor = k.select(k.less(k.index(0), numKeys), factor, zero);
+  if (std::optional<int64_t> keys = getConstantIntValue(numKeys.value()); !keys || !*keys)
+    factor = select(numKeys > 0, factor, zero);
   return factor;
 }
 
-void RowEmitter::storeResult(Value factor) {
-  Value base = result.along(k, result.base, Dim::I, row);
+void RowEmitter::storeResult(const Vec &factor) {
+  Index base = result.along(result.base, Dim::I, row);
   bool isDense = result.isContiguous(Dim::E);
   Type type = result.elementType();
   for (int64_t n = 0; n < chunks(valueWidth); ++n) {
-    Value offset = k.index(n * k.lanes), chunk = k.mulf(loadRecord(sumsAt(n)), factor);
-    int64_t rest = valueWidth - n * k.lanes;
+    Vec chunk = loadRecord(sumsAt(n)) * factor;
+    int64_t rest = valueWidth - n * lanes;
     if (!isDense)
-      k.store(chunk, place.records, sumsAt(n));
-    else if (rest < k.lanes)
-      k.storeFirst(k.fromF32(chunk, type), result.flat, k.add(base, offset), k.index(rest));
+      place.records.setVector(chunk, sumsAt(n));
+    else if (rest < lanes)
+      result.flat.setFirst(convert(chunk, type), k.index(rest), base + n * lanes);
     else
-      k.store(k.fromF32(chunk, type), result.flat, k.add(base, offset));
+      result.flat.setVector(convert(chunk, type), base + n * lanes);
   }
   if (!isDense)
-    k.loop(k.index(0), k.index(valueWidth), 1, [&](Value e) {
-      memref::StoreOp::create(k.b, k.loc, k.fromF32(k.load(place.records, k.add(place.record, e)), type), result.flat,
-                              result.along(k, base, Dim::E, e));
+    k.rolledLoop(0, valueWidth, 1, [&](Index e) {
+      Num element = convert(place.records(place.record + e), type);
+      result.flat.set(element, result.along(base, Dim::E, e));
     });
 }
 
 /// Scores of keys from `first` on wait for the sum of all where their weights will stand.
-void RowEmitter::keepScores(Value scores, Value first, Value count) {
-  for (const HeadView &to : weightResults)
-    k.storeFirst(scores, to.flat, k.add(to.along(k, to.base, Dim::I, row), first), count);
+void RowEmitter::keepScores(const Vec &scores, const Index &first, const Index &count) {
+  for (const AttentionView &to : weightResults)
+    to.flat.setFirst(scores, count, to.along(to.base, Dim::I, row) + first);
 }
 
 /// Makes weights of the scores that keepScores has stored, and stores those of the keys outside the bounds.
-void RowEmitter::storeWeights(Value sum, Value factor) {
+void RowEmitter::storeWeights(const Vec &sum, const Vec &factor) {
   if (weightResults.empty())
     return;
-  Value reference = orZero(loadRecord(maximumAt(place.record))), zero = k.splat(0), share;
+  Vec reference = orZero(loadRecord(maximumAt(place.record))), zero = k.splat(0);
+  std::optional<Vec> share;
   if (spec.canMask() && spec.maskedRows == MaskedRows::uniform)
-    share = k.select(isEmptyRow(sum), factor, zero);
-  auto type = VectorType::get({k.lanes}, k.b.getI1Type());
-  auto before = [&](Value key, Value first) -> Value {
-    return vector::CreateMaskOp::create(k.b, k.loc, type, k.sub(key, first));
-  };
-  for (const HeadView &to : weightResults) {
-    Value base = to.along(k, to.base, Dim::I, row);
-    k.loop(k.index(0), numKeys, k.lanes, [&](Value first) {
-      Value offset = k.add(base, first), count = k.sub(numKeys, first);
-      Value weight = exp(k.subf(k.loadFirst(to.flat, offset, count, k.lanes), reference));
+    share = select(isEmptyRow(sum), factor, zero);
+  for (const AttentionView &to : weightResults) {
+    Index base = to.along(to.base, Dim::I, row);
+    k.rolledLoop(0, numKeys, lanes, [&](Index first) {
+      Index offset = base + first, count = numKeys - first;
+      Vec weight = exp(to.flat.first(count, lanes, offset) - reference);
       // Keys outside the bounds were not read; 0 times the factor is the NaN of a row that has one.
       if (!mask.isFull() && !takesPart) {
-        weight = k.select(before(bounds.upper, first), weight, zero);
-        weight = k.select(before(bounds.lower, first), zero, weight);
+        weight = select(firstLanes(upper - first, lanes), weight, zero);
+        weight = select(firstLanes(lower - first, lanes), zero, weight);
       }
-      weight = k.mulf(weight, factor);
-      k.storeFirst(share ? k.addf(weight, share) : weight, to.flat, offset, count);
+      weight = weight * factor;
+      to.flat.setFirst(share ? weight + *share : weight, count, offset);
     });
   }
 }

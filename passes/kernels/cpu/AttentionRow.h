@@ -1,8 +1,7 @@
 #ifndef PASSES_KERNELS_CPU_ATTENTIONROW_H
 #define PASSES_KERNELS_CPU_ATTENTIONROW_H
 
-#include "passes/kernels/shared/LaneBuilder.h"
-#include "passes/kernels/spec/Attention.h"
+#include "passes/kernels/cpu/AttentionCode.h"
 
 namespace attn {
 
@@ -41,38 +40,34 @@ struct AttentionRowPlan {
   int64_t partialSize(const AttentionSpec &spec) const { return 2 * kTasks * heads * mostRows * recordSize(spec); }
 };
 
-/// Memory of one task.
+/// Memory of one task; null where not needed.
 struct AttentionRowScratch {
-  mlir::Value weights; ///< [keyBlock]
-  mlir::Value records; ///< one a row
-  mlir::Value queries; ///< by row: the query, and the alignment
-  mlir::Value keys;    ///< [keyBlock] of those that a list names, where it names single keys
+  Buffer weights; ///< [keyBlock]
+  Buffer records; ///< one a row
+  Buffer queries; ///< by row: the query, and the alignment
+  Buffer keys;    ///< [keyBlock] of those that a list names, where it names single keys
 
-  static AttentionRowScratch allocate(LaneBuilder &k, const AttentionSpec &spec, const AttentionRowPlan &plan);
+  static AttentionRowScratch allocate(AttentionCode &k, const AttentionRowPlan &plan);
   static int64_t queryWidth(const AttentionSpec &spec);
 };
 
 /// A row, and where its record and its query begin.
 struct AttentionRowPlace {
-  mlir::Value batch, head, row;
-  mlir::Value records, record; ///< memory, and where it begins
-  mlir::Value query;
+  Index batch, head, row;
+  Buffer records;
+  Index record, query;
 };
 
-/// Emits task `position`, for decoding: scores with the key width along the
+/// Emits task `task`, for decoding: scores with the key width along the
 /// lanes, softmax with the keys, and the sum of values with the value width
 /// along the lanes, so that keys and values stream through once. `partials` is
 /// what all tasks share, null where keys are not split. Internal to the attention family.
-void emitAttentionRows(LaneBuilder &k, const AttentionSpec &spec, const AttentionRowPlan &plan,
-                       mlir::ValueRange buffers, mlir::Value partials, mlir::Value position);
-mlir::Value countAttentionRowTasks(LaneBuilder &k, const AttentionSpec &spec, const AttentionRowPlan &plan,
-                                   mlir::ValueRange buffers, mlir::Value partials);
+void emitAttentionRows(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials, const Index &task);
+Index countAttentionRowTasks(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials);
 
-/// Emits the end of row `position` of those whose keys are split: its parts become one.
-void emitAttentionRowMerge(LaneBuilder &k, const AttentionSpec &spec, const AttentionRowPlan &plan,
-                           mlir::ValueRange buffers, mlir::Value partials, mlir::Value position);
-mlir::Value countAttentionRowMerges(LaneBuilder &k, const AttentionSpec &spec, const AttentionRowPlan &plan,
-                                    mlir::ValueRange buffers, mlir::Value partials);
+/// Emits the end of row `row` of those whose keys are split: its parts become one.
+void emitAttentionRowMerge(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials, const Index &row);
+Index countAttentionRowMerges(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials);
 
 } // namespace attn
 

@@ -3,10 +3,7 @@
 
 #include "passes/kernels/cpu/AttentionLists.h"
 #include "passes/kernels/cpu/AttentionRow.h"
-#include "passes/kernels/shared/AttentionMask.h"
-#include "passes/kernels/shared/AttentionOperands.h"
 #include "llvm/Support/MathExtras.h"
-#include <limits>
 
 namespace attn {
 
@@ -14,86 +11,95 @@ namespace attn {
 /// the sums of values, the maximum (the same in all lanes) and a sum of weights a lane.
 class RowEmitter {
 public:
-  using Values = LaneBuilder::Values;
-  RowEmitter(LaneBuilder &k, const AttentionSpec &spec, mlir::ValueRange buffers, const AttentionRowScratch &scratch,
-             const AttentionRowPlace &place, bool takesPart = false);
+  RowEmitter(AttentionCode &k, const AttentionRowScratch &scratch, const AttentionRowPlace &place,
+             bool takesPart = false);
   /// Starts the record and puts the query where addKeys reads it.
   void begin();
   /// Adds keys [first, upper), at most a block of them, all within the bounds.
-  void addKeys(mlir::Value first, mlir::Value upper);
+  void addKeys(const Index &first, const Index &upper);
   /// Adds those of the keys [first, upper) within the bounds that a list names.
-  void addListedKeys(mlir::Value first, mlir::Value upper);
+  void addListedKeys(const Index &first, const Index &upper);
   /// Adds the record at `other`.
-  void merge(mlir::Value other);
+  void merge(const Index &other);
   /// Stores the result.
   void finish();
 
-  KeyMask::Bounds bounds;
+  Index lower, upper; ///< keys outside are not seen
 
 private:
-  static constexpr float kLog2E = 1.44269504f;
-  static constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  using Vecs = llvm::SmallVector<Vec>;
+  using Indices = llvm::SmallVector<Index>;
+  static constexpr float kLog2E = AttentionCode::kLog2E;
+  static constexpr double kInfinity = AttentionCode::kInfinity;
   /// Keys and values are prefetched by this many rows.
   static constexpr int64_t kAhead = 32;
   /// Wider keys are taken a register at a time in a loop, with the query in memory.
   static constexpr int64_t kInRegisters = 8;
 
   // AttentionRowScores.cpp
-  Values loadRow(const HeadView &view, mlir::Value base);
-  mlir::Value term(mlir::Value elements, mlir::Value query, mlir::Value weight, int64_t rest, mlir::Value sum);
-  mlir::Value products(mlir::Value first, bool isEdge);
-  mlir::Value scoreTile(mlir::Value first, bool isEdge);
-  mlir::Value sumLanes(Values rows);
-  mlir::Value readCapture(const HeadView &capture, mlir::Value first, bool isEdge);
-  mlir::Value maximumOf(mlir::Value first, mlir::Value count);
+  Vecs loadRow(const AttentionView &view, const Index &base);
+  Vec term(const Vec &elements, const Vec &query, const Vec &weight, int64_t rest, const Vec &sum);
+  Vec products(const Index &first, bool isEdge);
+  Vec narrowProducts(const Indices &offsets);
+  Vec wideProducts(const Indices &offsets, bool isEdge);
+  Vec scoreTile(const Index &first, bool isEdge);
+  Vec applyRegion(mlir::Block &block, mlir::Value result, const Vec &scores, const Index &first, bool isEdge);
+  Mask visibleKeys(const Index &first, bool isEdge);
+  Vec sumLanes(Vecs rows);
+  mlir::Value readCapture(const AttentionView &capture, const Index &first, bool isEdge);
+  Vec maximumOf(const Index &first, const Index &count);
 
-  void addPickedKeys(mlir::Value first, mlir::Value upper, mlir::Value count);
+  void addPickedKeys(const Index &first, const Index &upper, const Index &count);
   /// The key at `position`: itself, unless keys are picked.
-  mlir::Value keyAt(mlir::Value position) { return isPicked ? k.load(scratch.keys, position) : position; }
-  /// The last position that may be read at the end of the keys.
-  mlir::Value lastPosition() { return k.sub(isPicked ? end : numKeys, k.index(1)); }
-  void addValues(mlir::Value first, mlir::Value count, mlir::Value factor);
-  mlir::Value normaliser(mlir::Value sum);
-  void storeResult(mlir::Value factor);
-  void keepScores(mlir::Value scores, mlir::Value first, mlir::Value count);
-  void storeWeights(mlir::Value sum, mlir::Value factor);
-
-  int64_t chunks(int64_t width) const { return llvm::divideCeil(width, k.lanes); }
-  /// Lanes n*lanes... of a dense row of `width` elements at `offset`.
-  mlir::Value loadChunk(const HeadView &view, mlir::Value offset, int64_t n, int64_t width) {
-    int64_t rest = width - n * k.lanes;
-    offset = k.add(offset, n * k.lanes);
-    return k.toF32(rest < k.lanes ? k.loadFirst(view.flat, offset, k.index(rest), k.lanes)
-                                  : k.loadVector(view.flat, offset));
+  Index keyAt(const Index &position) { return isPicked ? toIndex(scratch.keys(position)) : position; }
+  /// The position of key `first` + `n` of a register; at the edge, the last one that may be read.
+  Index position(const Index &first, int64_t n, bool isEdge) {
+    Index at = first + n;
+    return isEdge ? minimum(at, (isPicked ? end : numKeys) - 1) : at;
   }
-  mlir::Value sumsAt(int64_t chunk) { return k.add(place.record, chunk * k.lanes); }
-  mlir::Value maximumAt(mlir::Value record) { return k.add(record, chunks(valueWidth) * k.lanes); }
-  mlir::Value totalAt(mlir::Value record) { return k.add(record, (chunks(valueWidth) + 1) * k.lanes); }
-  mlir::Value loadRecord(mlir::Value offset) { return k.loadVector(place.records, offset); }
-  mlir::Value rescaling(mlir::Value before, mlir::Value after);
-  mlir::Value orZero(mlir::Value maximum);
-  void prefetch(const HeadView &view, mlir::Value offset);
-  mlir::Value exp(mlir::Value difference);
-  mlir::Value isEmptyRow(mlir::Value sum);
+  void addValues(const Index &first, const Index &count, const Vec &factor);
+  void addValue(const Index &first, const Index &position, int64_t chunk, llvm::MutableArrayRef<Vec> sums);
+  Vec normaliser(Vec sum);
+  void storeResult(const Vec &factor);
+  void keepScores(const Vec &scores, const Index &first, const Index &count);
+  void storeWeights(const Vec &sum, const Vec &factor);
 
-  LaneBuilder &k;
+  int64_t chunks(int64_t width) const { return llvm::divideCeil(width, lanes); }
+  /// The first `count` of a register of elements from `offset` on, as f32.
+  Vec loadSome(const AttentionView &view, const Index &offset, int64_t count) {
+    return k.toF32(count < lanes ? view.flat.first(k.index(count), lanes, offset) : view.flat.vector(lanes, offset));
+  }
+  /// Lanes n*lanes... of a dense row of `width` elements at `offset`.
+  Vec loadChunk(const AttentionView &view, const Index &offset, int64_t n, int64_t width) {
+    return loadSome(view, offset + n * lanes, width - n * lanes);
+  }
+  Index sumsAt(int64_t chunk) { return place.record + chunk * lanes; }
+  Index maximumAt(const Index &record) { return record + chunks(valueWidth) * lanes; }
+  Index totalAt(const Index &record) { return record + (chunks(valueWidth) + 1) * lanes; }
+  Vec loadRecord(const Index &offset) { return place.records.vector(lanes, offset); }
+  Vec rescaling(const Vec &before, const Vec &after);
+  Vec orZero(const Vec &maximum);
+  void prefetch(const AttentionView &view, const Index &offset);
+  Vec exp(const Vec &difference);
+  Mask isEmptyRow(const Vec &sum) { return sum < 0.5; }
+
+  AttentionCode &k;
   const AttentionSpec &spec;
-  const mlir::ValueRange buffers;
+  const int64_t lanes;
   const AttentionRowScratch &scratch;
   const AttentionRowPlace place;
   const bool takesPart; ///< hidden keys count: the row sees no other
   const int64_t keyWidth, valueWidth;
   const std::optional<double> pureScale;
-  mlir::Value batch, head, row, numKeys;
+  Index batch, head, row, numKeys;
   KeyMask mask;
   KeyLists lists;
-  mlir::Value weights;
-  mlir::Value end;       ///< of the keys that addKeys adds
+  Buffer weights;
+  Index end;             ///< of the keys that addKeys adds
   bool isPicked = false; ///< positions are those of scratch.keys
-  HeadView query, key, value, alignment, result;
-  llvm::SmallVector<HeadView> captures, dense;
-  llvm::SmallVector<HeadView> weightResults;
-  Values queryChunks, alignmentChunks;
+  AttentionView query, key, value, alignment, result;
+  llvm::SmallVector<AttentionView> captures, dense, weightResults;
+  Vecs queryChunks, alignmentChunks;
 };
 
 } // namespace attn

@@ -9,7 +9,6 @@ using namespace mlir;
 namespace attn {
 
 using Dim = AttentionOp::Dim;
-using Values = LaneBuilder::Values;
 
 /// The number of neighbouring heads that read the same keys and values.
 static int64_t countSharingHeads(const AttentionSpec &spec) {
@@ -58,8 +57,8 @@ int64_t AttentionRowPlan::recordSize(const AttentionSpec &spec) {
   return llvm::alignTo(*spec.getStaticSize(Dim::E), spec.lanes) + 2 * spec.lanes;
 }
 
-AttentionRowScratch AttentionRowScratch::allocate(LaneBuilder &k, const AttentionSpec &spec,
-                                                  const AttentionRowPlan &plan) {
+AttentionRowScratch AttentionRowScratch::allocate(AttentionCode &k, const AttentionRowPlan &plan) {
+  const AttentionSpec &spec = k.spec;
   AttentionRowScratch scratch;
   scratch.weights = k.scratch(llvm::alignTo(spec.keyBlock, k.lanes));
   scratch.records = k.scratch(plan.heads * plan.rows * AttentionRowPlan::recordSize(spec));
@@ -82,159 +81,150 @@ namespace {
 /// has read is in the cache for the others.
 class RowTask {
 public:
-  RowTask(LaneBuilder &k, const AttentionSpec &spec, const AttentionRowPlan &plan, ValueRange buffers, Value partials)
-      : k(k), spec(spec), plan(plan), buffers(buffers), partials(partials), record(plan.recordSize(spec)),
-        heads(getDimSize(k, spec, buffers, Dim::H)), rows(getDimSize(k, spec, buffers, Dim::I)),
-        groups(k.ceilDiv(heads, plan.heads)), rowTasks(k.ceilDiv(rows, plan.rows)), chunks(k.index(1)) {
-    if (!partials)
+  RowTask(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials)
+      : k(k), spec(k.spec), plan(plan), partials(partials), record(plan.recordSize(spec)), heads(k.size(Dim::H)),
+        rows(k.size(Dim::I)), groups(ceilDiv(heads, plan.heads)), rowTasks(ceilDiv(rows, plan.rows)),
+        chunks(k.index(1)) {
+    if (!partials.value())
       return;
     // They depend on the sizes only: the bits are the same on any number of threads.
-    Value tasks = k.max(k.mul(getDimSize(k, spec, buffers, Dim::B), groups), k.index(1));
-    Value wanted = k.div(k.add(tasks, AttentionRowPlan::kTasks - 1), tasks);
-    Value most = k.div(getDimSize(k, spec, buffers, Dim::J), k.index(AttentionRowPlan::kKeysOfChunk));
-    chunks = k.max(k.min(wanted, most), k.index(1));
-    isWhole = k.less(chunks, k.index(2));
+    Index tasks = maximum(k.size(Dim::B) * groups, 1);
+    Index wanted = (tasks + (AttentionRowPlan::kTasks - 1)) / tasks;
+    Index most = k.size(Dim::J) / AttentionRowPlan::kKeysOfChunk;
+    chunks = maximum(minimum(wanted, most), 1);
+    isWhole = chunks < 2;
   }
-  Value count() { return k.mul(k.mul(getDimSize(k, spec, buffers, Dim::B), groups), k.mul(rowTasks, chunks)); }
-  Value countMerges() {
-    Value all = k.mul(k.mul(getDimSize(k, spec, buffers, Dim::B), heads), rows);
-    return k.select(isWhole, k.index(0), all);
-  }
-  void emit(Value position);
-  void emitMerge(Value position);
+  Index count() { return k.size(Dim::B) * groups * (rowTasks * chunks); }
+  Index countMerges() { return select(isWhole, k.index(0), k.size(Dim::B) * heads * rows); }
+  void emit(Index task);
+  void emitMerge(const Index &position);
 
 private:
-  /// `body` for each of the task's rows, with the values that it carries along.
-  Values fold(ValueRange init, llvm::function_ref<Values(RowEmitter &, ValueRange)> body);
-  AttentionRowPlace placeOf(Value head, Value row, Value member);
+  using Indices = SmallVector<Index>;
+  /// `body` for each of the task's rows, with the indices that it carries along.
+  Indices fold(const Indices &init, llvm::function_ref<Indices(RowEmitter &, const Indices &)> body);
+  void forRows(llvm::function_ref<void(RowEmitter &)> body) {
+    fold({}, [&](RowEmitter &row, const Indices &none) {
+      body(row);
+      return none;
+    });
+  }
+  AttentionRowPlace placeOf(const Index &head, const Index &row, const Index &member);
 
-  LaneBuilder &k;
+  AttentionCode &k;
   const AttentionSpec &spec;
   const AttentionRowPlan &plan;
-  const ValueRange buffers;
-  const Value partials;
+  const Buffer partials; ///< null where keys are not split
   const int64_t record;
-  Value heads, rows, groups, rowTasks, chunks;
-  Value isWhole; ///< the keys are in one part after all
+  Index heads, rows, groups, rowTasks, chunks;
+  Mask isWhole; ///< the keys are in one part after all
   AttentionRowScratch scratch;
-  Value batch, firstHead, firstRow, chunk;
+  Index batch, firstHead, firstRow, chunk;
 };
 
-AttentionRowPlace RowTask::placeOf(Value head, Value row, Value member) {
-  AttentionRowPlace place{batch, head, row, scratch.records, k.mul(member, record), {}};
-  place.query = k.mul(member, AttentionRowScratch::queryWidth(spec));
-  if (partials) {
-    Value number = k.add(k.mul(k.add(k.mul(batch, heads), head), rows), row);
-    number = k.mul(k.add(k.mul(number, chunks), chunk), record);
-    auto type = MemRefType::get({ShapedType::kDynamic}, k.b.getF32Type());
-    Value own = memref::CastOp::create(k.b, k.loc, type, scratch.records);
-    Value shared = memref::CastOp::create(k.b, k.loc, type, partials);
-    place.records = arith::SelectOp::create(k.b, k.loc, isWhole, own, shared);
-    place.record = k.select(isWhole, place.record, number);
-  }
+AttentionRowPlace RowTask::placeOf(const Index &head, const Index &row, const Index &member) {
+  AttentionRowPlace place{batch, head, row, scratch.records, member * record, {}};
+  place.query = member * AttentionRowScratch::queryWidth(spec);
+  if (!partials.value())
+    return place;
+  Index number = (batch * heads + head) * rows + row;
+  number = (number * chunks + chunk) * record;
+  auto type = MemRefType::get({ShapedType::kDynamic}, k.f32Type());
+  auto open = [&](const Buffer &memory) { return k.asBuffer(memref::CastOp::create(k.b, k.loc, type, memory)); };
+  Buffer own = open(scratch.records), shared = open(partials);
+  place.records = select(isWhole, own, shared);
+  place.record = select(isWhole, place.record, number);
   return place;
 }
 
-Values RowTask::fold(ValueRange init, llvm::function_ref<Values(RowEmitter &, ValueRange)> body) {
-  auto one = [&](Value h, Value r, ValueRange carried) {
-    AttentionRowPlace place = placeOf(k.add(firstHead, h), k.add(firstRow, r), k.add(k.mul(h, plan.rows), r));
-    RowEmitter row(k, spec, buffers, scratch, place);
-    return body(row, carried);
+RowTask::Indices RowTask::fold(const Indices &init, llvm::function_ref<Indices(RowEmitter &, const Indices &)> body) {
+  auto one = [&](const Index &h, const Index &r, const Indices &carried) {
+    Index head = firstHead + h, row = firstRow + r;
+    RowEmitter emitter(k, scratch, placeOf(head, row, h * plan.rows + r));
+    return body(emitter, carried);
   };
   if (plan.heads * plan.rows == 1)
     return one(k.index(0), k.index(0), init);
-  Value some = k.min(k.sub(heads, firstHead), k.index(plan.heads));
-  return k.loop(k.index(0), some, 1, init, [&](Value h, ValueRange outer) {
-    return k.loop(k.index(0), k.index(plan.rows), 1, outer,
-                  [&](Value r, ValueRange carried) { return one(h, r, carried); });
+  Index some = minimum(heads - firstHead, plan.heads);
+  return k.rolledLoop(0, some, 1, init, [&](Index h, Indices outer) {
+    return k.rolledLoop(0, plan.rows, 1, outer, [&](Index r, Indices carried) { return one(h, r, carried); });
   });
 }
 
-void RowTask::emit(Value position) {
-  scratch = AttentionRowScratch::allocate(k, spec, plan);
-  chunk = k.rem(position, chunks);
-  position = k.div(position, chunks);
-  firstRow = k.mul(k.rem(position, rowTasks), plan.rows);
-  position = k.div(position, rowTasks);
-  firstHead = k.mul(k.rem(position, groups), plan.heads);
-  batch = k.div(position, groups);
-  auto void_ = [](auto emit) {
-    return [=](RowEmitter &row, ValueRange) {
-      emit(row);
-      return Values();
-    };
-  };
-  Value numKeys = getDimSize(k, spec, buffers, Dim::J);
-  Values range = fold({numKeys, k.index(0)}, [&](RowEmitter &row, ValueRange carried) {
+void RowTask::emit(Index task) {
+  scratch = AttentionRowScratch::allocate(k, plan);
+  chunk = task % chunks;
+  task = task / chunks;
+  firstRow = task % rowTasks * plan.rows;
+  task = task / rowTasks;
+  firstHead = task % groups * plan.heads;
+  batch = task / groups;
+  Indices range = fold({k.size(Dim::J), k.index(0)}, [&](RowEmitter &row, const Indices &range) {
     row.begin();
-    return Values{k.min(carried[0], row.bounds.lower), k.max(carried[1], row.bounds.upper)};
+    return Indices{minimum(range[0], row.lower), maximum(range[1], row.upper)};
   });
   // This task's share of the keys that its rows see.
-  Value share = k.floorTo(k.add(k.div(k.sub(k.max(range[1], range[0]), range[0]), chunks), k.lanes), k.lanes);
-  Value lower = range[0], upper = range[1];
-  if (partials) {
-    lower = k.min(k.add(lower, k.mul(chunk, share)), upper);
-    upper = k.min(k.add(lower, share), upper);
+  Index lower = range[0], upper = range[1];
+  Index share = floorTo((maximum(upper, lower) - lower) / chunks + k.lanes, k.lanes);
+  if (partials.value()) {
+    lower = minimum(lower + chunk * share, upper);
+    upper = minimum(lower + share, upper);
   }
   if (!spec.blockLists.empty()) {
-    fold({}, void_([&](RowEmitter &row) { row.addListedKeys(lower, upper); }));
+    forRows([&](RowEmitter &row) { row.addListedKeys(lower, upper); });
   } else {
-    k.loop(lower, upper, spec.keyBlock, [&](Value first) {
-      Value last = k.min(k.add(first, spec.keyBlock), upper);
-      fold({}, void_([&](RowEmitter &row) {
-             if (plan.heads * plan.rows == 1)
-               return row.addKeys(first, last);
-             Value from = k.max(first, row.bounds.lower), to = k.min(last, row.bounds.upper);
-             k.branch(k.less(from, to), [&] { row.addKeys(from, to); });
-           }));
+    k.rolledLoop(lower, upper, spec.keyBlock, [&](Index first) {
+      Index last = minimum(first + spec.keyBlock, upper);
+      forRows([&](RowEmitter &row) {
+        if (plan.heads * plan.rows == 1)
+          return row.addKeys(first, last);
+        Index from = maximum(first, row.lower), to = minimum(last, row.upper);
+        k.when(from < to, [&] { row.addKeys(from, to); });
+      });
     });
     markLong(k.b);
   }
-  auto finish = [&] { fold({}, void_([](RowEmitter &row) { row.finish(); })); };
-  if (partials)
-    k.branch(isWhole, finish);
+  auto finish = [&] { forRows([](RowEmitter &row) { row.finish(); }); };
+  if (partials.value())
+    k.when(isWhole, finish);
   else
     finish();
 }
 
 /// Neighbours first, then pairs of them...: the depth of the sums is the logarithm of their number.
-void RowTask::emitMerge(Value position) {
-  scratch = AttentionRowScratch::allocate(k, spec, plan);
+void RowTask::emitMerge(const Index &position) {
+  scratch = AttentionRowScratch::allocate(k, plan);
   chunk = k.index(0);
-  Value row = k.rem(position, rows), rest = k.div(position, rows);
-  batch = k.div(rest, heads);
-  auto placeOfChunk = [&](Value n) {
+  Index row = position % rows, rest = position / rows;
+  batch = rest / heads;
+  auto placeOfChunk = [&](const Index &n) {
     chunk = n;
-    return placeOf(k.rem(rest, heads), row, k.index(0));
+    return placeOf(rest % heads, row, k.index(0));
   };
   for (int64_t distance = 1; distance < AttentionRowPlan::kTasks; distance *= 2)
-    k.loop(k.index(0), k.sub(chunks, k.index(distance)), 2 * distance, [&](Value n) {
-      Value other = placeOfChunk(k.add(n, distance)).record;
-      RowEmitter(k, spec, buffers, scratch, placeOfChunk(n)).merge(other);
+    k.rolledLoop(0, chunks - distance, 2 * distance, [&](Index n) {
+      Index other = placeOfChunk(n + distance).record;
+      RowEmitter(k, scratch, placeOfChunk(n)).merge(other);
     });
-  RowEmitter(k, spec, buffers, scratch, placeOfChunk(k.index(0))).finish();
+  RowEmitter(k, scratch, placeOfChunk(k.index(0))).finish();
 }
 
 } // namespace
 
-void emitAttentionRows(LaneBuilder &k, const AttentionSpec &spec, const AttentionRowPlan &plan, ValueRange buffers,
-                       Value partials, Value position) {
-  RowTask(k, spec, plan, buffers, partials).emit(position);
+void emitAttentionRows(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials, const Index &task) {
+  RowTask(k, plan, partials).emit(task);
 }
 
-void emitAttentionRowMerge(LaneBuilder &k, const AttentionSpec &spec, const AttentionRowPlan &plan, ValueRange buffers,
-                           Value partials, Value position) {
-  RowTask(k, spec, plan, buffers, partials).emitMerge(position);
+void emitAttentionRowMerge(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials, const Index &row) {
+  RowTask(k, plan, partials).emitMerge(row);
 }
 
-Value countAttentionRowTasks(LaneBuilder &k, const AttentionSpec &spec, const AttentionRowPlan &plan,
-                             ValueRange buffers, Value partials) {
-  return RowTask(k, spec, plan, buffers, partials).count();
+Index countAttentionRowTasks(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials) {
+  return RowTask(k, plan, partials).count();
 }
 
-Value countAttentionRowMerges(LaneBuilder &k, const AttentionSpec &spec, const AttentionRowPlan &plan,
-                              ValueRange buffers, Value partials) {
-  return RowTask(k, spec, plan, buffers, partials).countMerges();
+Index countAttentionRowMerges(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials) {
+  return RowTask(k, plan, partials).countMerges();
 }
 
 } // namespace attn

@@ -152,7 +152,7 @@ Value BlockEmitter::stageKeys(ArrayRef<Value> rows, bool isTanh) {
 BlockEmitter::Values BlockEmitter::dotTile(Value first, bool isEdge, const State &state) {
   Values rows = keyRows(first, isEdge), accumulators;
   HeadView from = key;
-  if (scratch.keys) {
+  if (scratch.keys.value()) {
     stageKeys(rows, /*isTanh=*/false);
     from = HeadView{scratch.keys, k.index(0), {}};
     from.strides[Dim::D] = k.index(1);

@@ -115,7 +115,7 @@ Value BlockEmitter::maximumOfQueries() {
 void BlockEmitter::addValues(Value key, Value begin, Value end) {
   HeadView from = value;
   Value corner = isPacked ? value.base : value.along(k, value.base, Dim::J, key);
-  if (scratch.values) {
+  if (scratch.values.value()) {
     if (isNarrow) {
       stageValuePairs(key, begin, end);
       begin = k.div(begin, k.index(2));
@@ -205,7 +205,7 @@ void BlockEmitter::addValueTile(const HeadView &from, Value corner, Value begin,
       auto addLive = [&](Value sum, Value element, Value weight) {
         return k.select(k.compare(Predicate::UNE, weight, zero), k.fma(element, weight, sum), sum);
       };
-      Value row = from.along(k, corner, Dim::J, isPacked && !scratch.values ? keyOfRow({}, n) : n);
+      Value row = from.along(k, corner, Dim::J, isPacked && !scratch.values.value() ? keyOfRow({}, n) : n);
       for (int64_t e = 0; e < width; ++e) {
         Value element = k.broadcast(k.load(from.flat, from.along(k, row, Dim::E, k.index(e))));
         for (int64_t v = 0; v < vectors; ++v) {
