@@ -19,12 +19,12 @@ static void emitBlock(AttentionCode &k, const Index &batch, const Index &head, c
   if (known)
     vectors = std::min(vectors, std::max<int64_t>(llvm::divideCeil(*known, k.lanes), 1));
   AttentionScratch scratch = AttentionScratch::allocate(k, vectors);
-  // Whether rows are to be computed again, and the first row that was read.
+  // Whether rows are to be computed again, and the first row that was read; empty where none ever are.
   auto emit = [&](int64_t count) {
-    std::optional<Mask> isAgain = emitAttentionBlock(k, scratch, batch, head, begin, count);
+    Mask isAgain = emitAttentionBlock(k, scratch, batch, head, begin, count);
     SmallVector<std::tuple<Mask, Index>, 1> again;
-    if (isAgain)
-      again.push_back({*isAgain, maximum(minimum(begin, rows - count * k.lanes), 0)});
+    if (isAgain.value())
+      again.push_back({isAgain, maximum(minimum(begin, rows - count * k.lanes), 0)});
     return again;
   };
   SmallVector<std::tuple<Mask, Index>, 1> again;

@@ -1,6 +1,5 @@
 #include "passes/kernels/cpu/AttentionBlock.h"
 
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/kernels/cpu/AttentionBlockEmitter.h"
 #include "passes/kernels/shared/KernelFunction.h"
 #include "llvm/Support/MathExtras.h"
@@ -10,18 +9,16 @@ using namespace mlir;
 namespace attn {
 
 using Dim = AttentionOp::Dim;
-using Predicate = arith::CmpFPredicate;
 
-BlockEmitter::BlockEmitter(AttentionCode &code, const AttentionScratch &scratch, Value batch, Value head, Value begin,
-                           int64_t vectors, Values takesPart)
-    : code(code), k(code.untyped), spec(code.spec), buffers(code.buffers), scratch(scratch), vectors(vectors),
-      keyWidth(*spec.getStaticSize(Dim::D)), valueWidth(*spec.getStaticSize(Dim::E)),
-      paddedValueWidth(llvm::alignTo(valueWidth, k.lanes)),
+BlockEmitter::BlockEmitter(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,
+                           const Index &begin, int64_t vectors, Masks takesPart)
+    : k(k), spec(k.spec), lanes(k.lanes), scratch(scratch), vectors(vectors), keyWidth(*spec.getStaticSize(Dim::D)),
+      valueWidth(*spec.getStaticSize(Dim::E)), paddedValueWidth(llvm::alignTo(valueWidth, lanes)),
       // Sums that start from the maximum are rounded with it; a sweep for weights finds another than the one before.
       pureScale(takesPart.empty() && !spec.hasWeightSweep() ? spec.getPureScale() : std::nullopt),
       canMask(spec.canMask()), isNarrow(spec.hasNarrowProducts), batch(batch), head(head), begin(begin),
-      numKeys(getDimSize(k, spec, buffers, Dim::J)), mask(k, spec, buffers, batch, head, numKeys),
-      lists(code, code.asIndex(batch), code.asIndex(head), code.asIndex(numKeys)), takesPart(std::move(takesPart)) {
+      numKeys(k.size(Dim::J)), mask(k.untyped, spec, k.buffers, batch, head, numKeys), lists(k, batch, head, numKeys),
+      takesPart(std::move(takesPart)) {
   query = view(spec.query);
   value = view(spec.value);
   result = view(spec.result);
@@ -29,86 +26,74 @@ BlockEmitter::BlockEmitter(AttentionCode &code, const AttentionScratch &scratch,
     key = view(spec.keyOperand);
   if (spec.formula().hasAlignment)
     alignment = view(spec.alignment);
-  int64_t rows = vectors * k.lanes;
-  queries.numRows = getDimSize(k, spec, buffers, Dim::I);
-  queries.vectors = vectors;
-  std::optional<int64_t> known = LaneBuilder::constant(queries.numRows);
-  queries.mayClamp = !known || *known < rows;
+  int64_t rows = vectors * lanes;
+  numQueries = k.size(Dim::I);
+  std::optional<int64_t> known = getConstantIntValue(numQueries.value());
   // The last block reaches back over rows of the one before, so that it reads
   // no row twice; it stores its own rows only.
-  queries.first = k.max(k.min(begin, k.sub(queries.numRows, k.index(rows))), k.index(0));
+  firstQuery = maximum(minimum(begin, numQueries - rows), 0);
+  queries = {firstQuery, numQueries, vectors, /*mayClamp=*/!known || *known < rows};
   for (size_t n = 0; n < spec.numCaptures; ++n)
     captures.push_back(view(spec.firstCapture + n));
   for (size_t operand : spec.denseMasks)
     dense.push_back(view(operand));
-  auto readsRows = [](const HeadView &view) { return view.has(Dim::I) && view.isContiguous(Dim::J); };
-  joinsEdge = k.lanes == 16 && llvm::none_of(captures, readsRows) && llvm::none_of(dense, readsRows) &&
+  auto readsRows = [](const AttentionView &view) { return view.has(Dim::I) && view.isContiguous(Dim::J); };
+  joinsEdge = lanes == 16 && llvm::none_of(captures, readsRows) && llvm::none_of(dense, readsRows) &&
               (spec.formula().hasKey || !readsRows(query));
-  bounds = mask.bounds(begin, k.sub(k.min(k.add(begin, rows), queries.numRows), k.index(1)));
+  KeyMask::Bounds some = mask.bounds(begin, endOfRows() - 1);
+  bounds = {k.asIndex(some.lower), k.asIndex(some.upper), k.asIndex(some.innerLower), k.asIndex(some.innerUpper)};
   bool needsAll = spec.needsAllKeys() || !this->takesPart.empty();
   // Whole tiles, but for the end of all keys.
-  Value cut = k.floorTo(k.add(bounds.upper, spec.keyTile - 1), spec.keyTile);
-  bounds.lower = needsAll ? k.index(0) : k.floorTo(bounds.lower, spec.keyTile);
-  bounds.upper = needsAll ? numKeys : k.min(cut, numKeys);
+  Index cut = floorTo(bounds.upper + (spec.keyTile - 1), spec.keyTile);
+  bounds.lower = needsAll ? k.index(0) : floorTo(bounds.lower, spec.keyTile);
+  bounds.upper = needsAll ? numKeys : minimum(cut, numKeys);
 }
 
-Value BlockEmitter::emit() {
+Mask BlockEmitter::emit() {
   loadQueries();
-  for (const HeadView &capture : captures)
-    readers.emplace_back(k, capture, queries);
-  for (const HeadView &view : dense)
-    denseReaders.emplace_back(k, view, queries);
+  for (const AttentionView &capture : captures)
+    readers.push_back(readerOf(capture));
+  for (const AttentionView &term : dense)
+    denseReaders.push_back(readerOf(term));
   if (!spec.formula().hasKey)
-    givenReader.emplace(k, query, queries);
+    givenReader.emplace(readerOf(query));
   mask.setQueries(queries);
-  if (!canMask) {
-    attend();
-    return {};
-  }
-  auto boolean = [&](bool value) -> Value { return arith::ConstantOp::create(k.b, k.loc, k.b.getBoolAttr(value)); };
-  if (!takesPart.empty()) {
-    isCareful = boolean(true);
+  if (!canMask || !takesPart.empty()) {
+    if (canMask)
+      isCareful = k.truth(true);
     attend();
     return {};
   }
   // A masked key has weight 0, and 0 times an infinite or NaN value must not
   // count. Where a result is not finite the block is computed once more with
   // the products of zero weights left out.
-  auto either = [&](Value x, Value y) { return k.either(x, y); };
   bool isFinite = spec.letsHiddenTakePart();
-  auto type = VectorType::get({k.lanes}, k.b.getI1Type());
-  Values init{boolean(true), boolean(false)};
+  // Whether there is an attempt to make, whether carefully, and which rows are empty.
+  using Attempt = std::tuple<Mask, Mask, Masks>;
+  Attempt first(k.truth(true), k.truth(false), Masks());
   if (isFinite)
-    init.append(vectors, arith::ConstantOp::create(k.b, k.loc, k.b.getZeroAttr(type)));
-  Values end = k.loop(k.index(0), k.index(2), 1, init, [&](Value, ValueRange carried) {
-    return k.branch(
-        carried.front(), carried.getTypes(),
-        [&]() -> Values {
-          isCareful = carried[1];
+    std::get<2>(first).assign(vectors, splat(k.truth(false), lanes));
+  Masks empty = std::get<2>(k.rolledLoop(0, 2, 1, first, [&](Index, Mask isDue, Mask careful, Masks before) {
+    return k.choose(
+        isDue,
+        [&] {
+          isCareful = careful;
           State state = attend();
-          Value isFirst = arith::XOrIOp::create(k.b, k.loc, isCareful, boolean(true));
-          Value isBad = k.both(isFirst, anyNotFinite());
+          Mask isFirst = !isCareful, isBad = isFirst & anyNotFinite();
           if (!isFinite)
-            return Values{isBad, k.either(isCareful, isBad)};
+            return Attempt{isBad, isCareful | isBad, {}};
           // Rows that see no key are NaN so far, and no reason to try again.
-          Values empty = llvm::map_to_vector(state.sum, [&](Value sum) { return isEmptyRow(sum); });
-          isBad = k.both(isBad, arith::XOrIOp::create(k.b, k.loc, k.any(k.tree(empty, either)), boolean(true)));
-          Values next{isBad, k.either(isCareful, isBad)};
-          next.append(empty);
-          return next;
+          Masks empty = emptyRows(state);
+          isBad = isBad & !anyOf(empty);
+          return Attempt{isBad, isCareful | isBad, empty};
         },
-        [&]() -> Values {
-          Values same(carried);
-          same[0] = boolean(false);
-          return same;
-        });
-  });
+        [&] { return Attempt{k.truth(false), careful, before}; });
+  }));
   if (!isFinite)
     return {};
-  Values empty(llvm::drop_begin(end, 2));
   for (int64_t v = 0; v < vectors; ++v)
-    k.store(k.select(empty[v], k.splat(1), k.splat(0)), scratch.emptyRows, k.index(v * k.lanes));
-  return k.any(k.tree(empty, either));
+    scratch.emptyRows.setVector(select(empty[v], k.splat(1), k.splat(0)), v * lanes);
+  return anyOf(empty);
 }
 
 //===----------------------------------------------------------------------===//
@@ -117,40 +102,36 @@ Value BlockEmitter::emit() {
 
 /// Computes and stores the block.
 BlockEmitter::State BlockEmitter::attend() {
-  Value zero = k.splat(0);
-  k.loop(k.index(0), k.index(valueWidth), 1, [&](Value e) {
+  Vec zero = k.splat(0);
+  k.rolledLoop(0, valueWidth, 1, [&](Index e) {
     for (int64_t v = 0; v < vectors; ++v)
-      k.store(zero, scratch.results, at(e, v));
+      scratch.results.setVector(zero, at(e, v));
   });
-  State state{Values(vectors, zero), Values(vectors, zero), {}};
-  if (spec.hasWeightSweep()) {
-    if (spec.normalizer != Normalizer::none)
-      state = sweepKeys(Sweep::Reduce, state);
-    fillExtras(state);
-    // What becomes of the NaN of a row that sees no key, the weight region says: with such a row, no key is skipped.
-    KeyMask::Bounds some = bounds;
-    if (canMask && spec.maskedRows == MaskedRows::nan && spec.normalizer != Normalizer::none && !spec.needsAllKeys()) {
-      Values empty = llvm::map_to_vector(state.sum, [&](Value sum) { return isEmptyRow(sum); });
-      seesAll = k.any(k.tree(empty, [&](Value x, Value y) { return k.either(x, y); }));
-      bounds.lower = k.select(seesAll, k.index(0), bounds.lower);
-      bounds.upper = k.select(seesAll, numKeys, bounds.upper);
-    }
-    sweepKeys(Sweep::Weights, state);
-    bounds = some;
-    seesAll = Value();
-    storeResult({});
-  } else {
+  State state{Vecs(vectors, zero), Vecs(vectors, zero), {}};
+  if (!spec.hasWeightSweep()) {
     state = sweepKeys(Sweep::Online, state);
     fillExtras(state);
-    if (spec.wants(ExtraSource::lse))
-      storeLogSums(state);
+    storeLogSums(state);
     if (canMask && spec.maskedRows == MaskedRows::uniform)
       fillUniformRows(state);
     storeResult(normalisers(state));
     return state;
   }
-  if (spec.wants(ExtraSource::lse))
-    storeLogSums(state);
+  if (spec.normalizer != Normalizer::none)
+    state = sweepKeys(Sweep::Reduce, state);
+  fillExtras(state);
+  // What becomes of the NaN of a row that sees no key, the weight region says: with such a row, no key is skipped.
+  auto some = bounds;
+  if (canMask && spec.maskedRows == MaskedRows::nan && spec.normalizer != Normalizer::none && !spec.needsAllKeys()) {
+    seesAll = anyOf(emptyRows(state));
+    bounds.lower = select(seesAll, k.index(0), bounds.lower);
+    bounds.upper = select(seesAll, numKeys, bounds.upper);
+  }
+  sweepKeys(Sweep::Weights, state);
+  bounds = some;
+  seesAll = Mask();
+  storeResult({});
+  storeLogSums(state);
   return state;
 }
 
@@ -160,118 +141,116 @@ BlockEmitter::State BlockEmitter::attend() {
 
 BlockEmitter::State BlockEmitter::sweepKeys(Sweep sweep, const State &start) {
   bool isReducing = sweep != Sweep::Weights;
-  Values init = isReducing ? start.flat() : Values();
+  State init = isReducing ? start : State(), end;
+  auto block = [&](const Index &first, const State &state) {
+    return sweepBlock(sweep, first, isReducing ? state : start);
+  };
   if (lists.isFull()) {
-    Values end = k.loop(bounds.lower, bounds.upper, spec.keyBlock, init, [&](Value first, ValueRange carried) {
-      return sweepBlock(sweep, first, start, carried).flat();
-    });
+    end = k.rolledLoop(bounds.lower, bounds.upper, spec.keyBlock, init, block);
     markLong(k.b);
-    return isReducing ? stateOf(end) : start;
+    return isReducing ? end : start;
   }
   // Blocks of keys before the next one that a list names are left out.
+  using Packed = std::tuple<Index, State>;
   isPacked = true;
-  init.insert(init.begin(), bounds.lower);
-  Values end = k.loop(bounds.lower, bounds.upper, spec.keyBlock, init, [&](Value first, ValueRange carried) {
-    auto mark = [&]() -> Values {
-      Values next{lists.markKeys(queries, scratch.marks, code.asIndex(first))};
-      next.append(sweepBlock(sweep, first, start, carried.drop_front()).flat());
-      return next;
-    };
-    if (spec.needsAllKeys() || !takesPart.empty())
-      return mark();
-    Value isListed = k.less(carried.front(), k.add(first, spec.keyBlock));
-    if (seesAll)
-      isListed = k.either(isListed, seesAll);
-    return k.branch(isListed, carried.getTypes(), mark, [&] { return Values(carried); });
-  });
+  end = std::get<1>(k.rolledLoop(bounds.lower, bounds.upper, spec.keyBlock, Packed(bounds.lower, init),
+                                 [&](Index first, Index next, State state) {
+                                   auto mark = [&] {
+                                     Index next = lists.markKeys(queries, scratch.marks, first);
+                                     return Packed(next, block(first, state));
+                                   };
+                                   if (spec.needsAllKeys() || !takesPart.empty())
+                                     return mark();
+                                   Mask isListed = next < first + spec.keyBlock;
+                                   if (seesAll.value())
+                                     isListed = isListed | seesAll;
+                                   return k.choose(isListed, mark, [&] { return Packed(next, state); });
+                                 }));
   markLong(k.b);
   isPacked = false;
-  return isReducing ? stateOf(ValueRange(end).drop_front()) : start;
+  return isReducing ? end : start;
 }
 
-/// The block of keys from `first` on; what it returns is empty in the sweep of the weights.
-BlockEmitter::State BlockEmitter::sweepBlock(Sweep sweep, Value first, const State &start, ValueRange carried) {
+/// The block of keys from `first` on; what it returns is empty in the sweep of the weights, for which `before` is
+/// final.
+BlockEmitter::State BlockEmitter::sweepBlock(Sweep sweep, const Index &first, const State &before) {
   bool isReducing = sweep != Sweep::Weights;
-  std::optional<int64_t> keys = LaneBuilder::constant(numKeys);
+  std::optional<int64_t> keys = getConstantIntValue(numKeys.value());
   bool hasEdge = !keys || *keys % spec.keyTile, hasOwnEdge = hasEdge && !joinsEdge;
-  Value count = k.min(k.sub(bounds.upper, first), k.index(spec.keyBlock));
-  Value whole = hasOwnEdge ? k.floorTo(count, spec.keyTile) : count;
-  // The rows of weights that some tile of keys fills; partial sums of this block.
-  Values values{isPacked ? k.index(0) : count, k.index(0)};
-  values.append(carried.begin(), carried.end());
+  Index count = minimum(bounds.upper - first, spec.keyBlock);
+  Index whole = hasOwnEdge ? floorTo(count, spec.keyTile) : count;
+  Swept swept(isPacked ? k.index(0) : count, k.index(0), State());
   if (isReducing)
-    values.append(vectors, k.splat(0));
-  values = k.loop(k.index(0), whole, spec.keyTile, values, [&](Value row, ValueRange inner) {
-    return sweepTile(sweep, first, row, /*isEdge=*/hasEdge && !hasOwnEdge, start, inner);
+    std::get<State>(swept) = {before.maximum, before.sum, Vecs(vectors, k.splat(0))};
+  swept = k.rolledLoop(0, whole, spec.keyTile, swept, [&](Index row, Index lower, Index upper, State state) {
+    return sweepTile(sweep, first, row, /*isEdge=*/hasEdge && !hasOwnEdge, before, {lower, upper, state});
   });
   if (hasOwnEdge)
-    values = k.branch(
-        k.less(whole, count), ValueRange(values).getTypes(),
-        [&] { return sweepTile(sweep, first, whole, /*isEdge=*/true, start, values); }, [&] { return values; });
+    swept = k.choose(
+        whole < count, [&] { return sweepTile(sweep, first, whole, /*isEdge=*/true, before, swept); },
+        [&] { return swept; });
+  auto [lower, upper, state] = swept;
   if (sweep != Sweep::Reduce) {
     if (dense.empty() && !isPacked)
       addValues(first, k.index(0), count);
     else
-      addValues(first, values[0], k.min(values[1], count));
+      addValues(first, lower, minimum(upper, count));
   }
-  if (!isReducing)
-    return {};
-  State state = stateOf(ValueRange(values).drop_front(2));
   for (auto [sum, partial] : llvm::zip_equal(state.sum, state.partial))
-    sum = k.addf(sum, partial);
+    sum = sum + partial;
   state.partial.clear();
   return state;
 }
 
 /// One tile of keys, `row` keys behind `first`, where the block of keys starts; with `isEdge` it may reach beyond the
-/// last key.
-/// `values`: the range of filled rows of weights, then the state.
-LaneBuilder::Values BlockEmitter::sweepTile(Sweep sweep, Value first, Value row, bool isEdge, const State &start,
-                                            ValueRange values) {
+/// last key. `final`: the state in the sweep of the weights.
+BlockEmitter::Swept BlockEmitter::sweepTile(Sweep sweep, const Index &first, Index row, bool isEdge, const State &final,
+                                            const Swept &before) {
   bool isReducing = sweep != Sweep::Weights, needsAll = spec.needsAllKeys() || !takesPart.empty();
-  Value keyIndex = k.add(first, row), filled = k.add(row, spec.keyTile), isLive;
+  const auto &[lower, upper, carried] = before;
+  const State &state = isReducing ? carried : final;
+  Index keyIndex = first + row, filled = row + spec.keyTile;
+  Mask isLive;
   if (isPacked) {
-    tileMarks = k.mul(row, vectors * k.lanes / spec.keyTile);
-    isLive = needsAll ? Value() : isListedTile();
-    row = values[1];
-    Value rest = k.index(spec.keyTile);
-    filled = k.add(row, isEdge ? k.min(k.sub(numKeys, keyIndex), rest) : rest);
+    tileMarks = row * (vectors * lanes / spec.keyTile);
+    if (!needsAll)
+      isLive = isListedTile();
+    row = upper;
+    filled = row + (isEdge ? minimum(numKeys - keyIndex, spec.keyTile) : k.index(spec.keyTile));
   }
   bool isOwnEdge = isEdge && !joinsEdge;
   if (spec.isWindow() && !isOwnEdge)
     prefetchNext(keyIndex);
   else if (!isOwnEdge && takesPart.empty())
     prefetchNextBlock(keyIndex);
-  auto compute = [&]() -> Values {
-    State state = isReducing ? stateOf(values.drop_front(2)) : start;
+  auto compute = [&, &lower = lower, &upper = upper] {
     if (isPacked)
-      memref::StoreOp::create(k.b, k.loc, keyIndex, scratch.tileKeys, k.div(row, k.index(spec.keyTile)));
-    Values scores =
+      scratch.tileKeys.set(keyIndex, row / spec.keyTile);
+    Vecs scores =
         spec.storedKeys ? storedTile(sweep, keyIndex, row, isEdge, state) : scoreTile(keyIndex, row, isEdge, state);
-    Values next{k.min(values[0], row), dense.empty() && !isPacked ? values[1] : filled};
+    Swept next(minimum(lower, row), dense.empty() && !isPacked ? upper : filled, State());
     if (isReducing)
-      next.append(softmaxTile(sweep, row, std::move(scores), std::move(state)).flat());
+      std::get<State>(next) = softmaxTile(sweep, row, std::move(scores), state);
     else
       storeWeights(row, keyIndex, isEdge, std::move(scores), state);
     return next;
   };
-  if (Value shows = needsAll ? Value() : isLiveTile(keyIndex, isEdge))
-    isLive = isLive ? k.both(isLive, shows) : shows;
-  if (!isLive)
+  if (Mask shows = needsAll ? Mask() : isLiveTile(keyIndex, isEdge); shows.value())
+    isLive = joined(isLive, shows);
+  if (!isLive.value())
     return compute();
-  if (seesAll)
-    isLive = k.either(isLive, seesAll);
-  return k.branch(isLive, values.getTypes(), compute, [&]() -> Values {
+  if (seesAll.value())
+    isLive = isLive | seesAll;
+  return k.choose(isLive, compute, [&] {
     if (sweep != Sweep::Reduce && !isPacked)
       for (int64_t v = 0; v < vectors; ++v)
-        for (int64_t r = 0; r < spec.keyTile; ++r)
-          keepWeight(row, v, Values(r + 1, k.splat(0)));
-    return Values(values);
+        keepWeights(row, v, Vecs(spec.keyTile, k.splat(0)));
+    return before;
   });
 }
 
 //===----------------------------------------------------------------------===//
-// Softmax
+// The kernel
 //===----------------------------------------------------------------------===//
 
 AttentionScratch AttentionScratch::allocate(AttentionCode &k, int64_t vectors) {
@@ -306,10 +285,9 @@ AttentionScratch AttentionScratch::allocate(AttentionCode &k, int64_t vectors) {
   return scratch;
 }
 
-std::optional<Mask> emitAttentionBlock(AttentionCode &k, const AttentionScratch &scratch, const Index &batch,
-                                       const Index &head, const Index &begin, int64_t vectors) {
-  Value isAgain = BlockEmitter(k, scratch, batch, head, begin, vectors).emit();
-  return isAgain ? std::optional(k.asMask(isAgain)) : std::nullopt;
+Mask emitAttentionBlock(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,
+                        const Index &begin, int64_t vectors) {
+  return BlockEmitter(k, scratch, batch, head, begin, vectors).emit();
 }
 
 void emitEmptyRows(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,

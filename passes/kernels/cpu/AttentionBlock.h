@@ -27,8 +27,8 @@ struct AttentionScratch {
 
 /// Emits the attention of `vectors` registers of queries, the rows from `begin`
 /// on, of one batch and head. Internal to the attention family. Returns what BlockEmitter::emit does.
-std::optional<Mask> emitAttentionBlock(AttentionCode &k, const AttentionScratch &scratch, const Index &batch,
-                                       const Index &head, const Index &begin, int64_t vectors);
+Mask emitAttentionBlock(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,
+                        const Index &begin, int64_t vectors);
 
 /// Computes the rows from `begin` to `end` once more, with hidden keys in those that `scratch.emptyRows` names, from
 /// row `first` on. A register of queries at a time: this is rare, and its code is not to be as large as the rest.

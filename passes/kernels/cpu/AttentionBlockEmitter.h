@@ -3,154 +3,182 @@
 
 #include "passes/kernels/cpu/AttentionBlock.h"
 #include "passes/kernels/cpu/AttentionLists.h"
-#include "passes/kernels/shared/AttentionMask.h"
-#include "passes/kernels/shared/AttentionOperands.h"
 #include <deque>
-#include <limits>
 
 namespace attn {
+
+/// What travels from key tile to key tile, one a query vector. `maximum` is
+/// the running maximum or, with a pure scale, its negative in units of log 2.
+/// `sum` and `partial` (this key block's share) add up to the row sum.
+struct BlockState {
+  using Vecs = llvm::SmallVector<Vec>;
+  Vecs maximum, sum, partial;
+};
+
+template <> struct Carried<BlockState> {
+  static void flatten(const BlockState &x, llvm::SmallVectorImpl<mlir::Value> &out) {
+    for (const BlockState::Vecs *each : {&x.maximum, &x.sum, &x.partial})
+      Carried<BlockState::Vecs>::flatten(*each, out);
+  }
+  static BlockState rebuild(const BlockState &like, mlir::ValueRange &values) {
+    using Part = Carried<BlockState::Vecs>;
+    return {Part::rebuild(like.maximum, values), Part::rebuild(like.sum, values), Part::rebuild(like.partial, values)};
+  }
+};
 
 /// Emits one block of queries. AttentionBlock.cpp holds the order of things,
 /// AttentionScores.cpp the scores of a tile, AttentionBlockWeights.cpp what they
 /// become, AttentionTiles.cpp what goes in and out and the product with the values.
 class BlockEmitter {
 public:
-  using Values = LaneBuilder::Values;
-  static constexpr float kLog2E = AttentionCode::kLog2E;
-  static constexpr float kInfinity = AttentionCode::kInfinity;
+  using Vecs = llvm::SmallVector<Vec>;
+  using Masks = llvm::SmallVector<Mask>;
+  using Indices = llvm::SmallVector<Index>;
   /// `takesPart`: by query vector, the rows in which hidden keys count; empty: none.
-  BlockEmitter(AttentionCode &code, const AttentionScratch &scratch, mlir::Value batch, mlir::Value head,
-               mlir::Value begin, int64_t vectors, Values takesPart = {});
+  BlockEmitter(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,
+               const Index &begin, int64_t vectors, Masks takesPart = {});
   /// Whether there is a row in which hidden keys are to take part after all (emitEmptyRows): one that sees no other.
   /// Null where there can't be one.
-  mlir::Value emit();
+  Mask emit();
 
 private:
+  static constexpr float kLog2E = AttentionCode::kLog2E;
+  static constexpr double kInfinity = AttentionCode::kInfinity;
   /// What a sweep over the keys does with a tile of scores.
   enum class Sweep {
     Online,  ///< weights relative to a running maximum, times values
     Reduce,  ///< maximum and sum only
     Weights, ///< final weights through the weight region, times values
   };
-
-  /// What travels from key tile to key tile, one a query vector. `maximum` is
-  /// the running maximum or, with a pure scale, its negative in units of log 2.
-  /// `sum` and `partial` (this key block's share) add up to the row sum.
-  struct State {
-    Values maximum, sum, partial;
-    Values flat() const {
-      Values all(maximum);
-      all.append(sum);
-      all.append(partial);
-      return all;
-    }
-  };
-  State stateOf(mlir::ValueRange values) const {
-    State state;
-    state.maximum.assign(values.begin(), values.begin() + vectors);
-    state.sum.assign(values.begin() + vectors, values.begin() + 2 * vectors);
-    state.partial.assign(values.begin() + 2 * vectors, values.end());
-    return state;
-  }
+  using State = BlockState;
+  /// Of a block of keys so far: the range of filled rows of weights, and the state; none in the sweep of the weights.
+  using Swept = std::tuple<Index, Index, State>;
 
   //===--- order of things and softmax ------------------------------------===//
   State attend();
   State sweepKeys(Sweep sweep, const State &start);
-  State sweepBlock(Sweep sweep, mlir::Value first, const State &start, mlir::ValueRange carried);
-  Values sweepTile(Sweep sweep, mlir::Value first, mlir::Value row, bool isEdge, const State &start,
-                   mlir::ValueRange values);
-  State softmaxTile(Sweep sweep, mlir::Value row, Values scores, State state);
-  State rescale(Sweep sweep, mlir::Value row, llvm::MutableArrayRef<mlir::Value> scores,
-                llvm::ArrayRef<mlir::Value> tops, const State &state);
-  void storeWeights(mlir::Value row, mlir::Value key, bool isEdge, Values scores, const State &final);
-  void keepWeight(mlir::Value row, int64_t vector, llvm::ArrayRef<mlir::Value> weights);
+  State sweepBlock(Sweep sweep, const Index &first, const State &before);
+  Swept sweepTile(Sweep sweep, const Index &first, Index row, bool isEdge, const State &final, const Swept &before);
+  State softmaxTile(Sweep sweep, const Index &row, Vecs scores, State state);
+  State addPlainTile(Sweep sweep, const Index &row, const Vecs &scores, State state);
+  State rescale(Sweep sweep, const Index &row, Vecs &scores, const Vecs &tops, const State &state);
+  void scaleRows(const Buffer &memory, const Index &rows, int64_t vector, const Vec &factor, bool isPaired);
+  void storeWeights(const Index &row, const Index &key, bool isEdge, Vecs scores, const State &final);
+  void keepWeight(const Index &row, int64_t vector, llvm::ArrayRef<Vec> weights);
+  void keepWeights(const Index &row, int64_t vector, llvm::ArrayRef<Vec> weights);
   void fillUniformRows(State &state);
-  mlir::Value countKeys();
-  Values normalisers(const State &state);
-  mlir::Value isEmptyRow(mlir::Value sum);
-  mlir::Value roundToSoftmaxType(mlir::Value x);
+  Vec countKeys();
+  Vecs normalisers(const State &state);
+  Mask isEmptyRow(const Vec &sum);
+  Masks emptyRows(const State &state);
+  Mask anyOf(const Masks &masks) { return any(tree<Mask>(masks, std::bit_or<>())); }
+  Vec roundToSoftmaxType(const Vec &x);
 
   //===--- scores ---------------------------------------------------------===//
-  Values scoreTile(mlir::Value key, mlir::Value row, bool isEdge, const State &state);
-  Values storedTile(Sweep sweep, mlir::Value key, mlir::Value row, bool isEdge, const State &state);
-  Values dotTile(mlir::Value key, bool isEdge, const State &state);
-  Values sumTile(mlir::Value key, bool isEdge);
-  Values tanhTile(int64_t shared);
-  Values givenTile(mlir::Value key, bool isEdge);
-  Values keyRows(mlir::Value key, bool isEdge);
+  Vecs scoreTile(const Index &key, const Index &row, bool isEdge, const State &state);
+  Vecs hideBeyondKeys(const Index &first, const Vecs &scores);
+  Vecs storedTile(Sweep sweep, const Index &key, const Index &row, bool isEdge, const State &state);
+  Vecs dotTile(const Index &key, bool isEdge, const State &state);
+  Vecs sumTile(const Index &key, bool isEdge);
+  Vecs tanhTile(int64_t shared);
+  Vecs addTanh(const Index &d, int64_t count, bool isFactored, const Vecs &sums);
+  Vecs givenTile(const Index &key, bool isEdge);
+  Indices keyRows(const Index &key, bool isEdge);
   /// Copies keyTile key rows to keyRow as f32; as exp(2x) and its greatest |x| with `isTanh`.
-  mlir::Value stageKeys(llvm::ArrayRef<mlir::Value> rows, bool isTanh);
-  Values maskTile(mlir::Value key, bool isEdge, Values scores);
-  mlir::Value isLiveTile(mlir::Value key, bool isEdge);
-  mlir::Value isListedTile();
-  Values marksOfTile();
-  void applyRegion(mlir::Block &block, mlir::Value result, llvm::MutableArrayRef<mlir::Value> tile, mlir::Value key,
-                   bool isEdge);
-  void keepScores(ExtraSource stage, mlir::Value first, bool isEdge, const Values &scores);
+  Num stageKeys(const Indices &rows, bool isTanh);
+  Vecs maskTile(const Index &key, bool isEdge, const Vecs &scores);
+  Vecs maskedTile(const Index &key, bool isEdge, const Vecs &scores);
+  Mask isLiveTile(const Index &key, bool isEdge);
+  Mask isListedTile();
+  Vecs marksOfTile();
+  void applyRegion(mlir::Block &block, mlir::Value result, Vecs &tile, const Index &key, bool isEdge);
+  void keepScores(ExtraSource stage, const Index &first, bool isEdge, const Vecs &scores);
 
   //===--- in and out -----------------------------------------------------===//
   void loadQueries();
-  void loadQueryTile(mlir::Value column, int64_t width);
-  void forVectors(mlir::ValueRange values, llvm::function_ref<void(mlir::Value vector, mlir::Value value)> body);
-  void storeQuery(mlir::Value raw, mlir::Value d, mlir::Value vector);
-  mlir::Value maximumOfQueries();
-  void addValues(mlir::Value key, mlir::Value begin, mlir::Value end);
-  void addValueTile(const HeadView &from, mlir::Value corner, mlir::Value begin, mlir::Value end, mlir::Value column,
-                    int64_t width);
-  void stageValues(mlir::Value key, mlir::Value begin, mlir::Value end);
-  void stageValuePairs(mlir::Value key, mlir::Value begin, mlir::Value end);
-  mlir::Value keyOfRow(mlir::Value key, mlir::Value row);
-  void prefetchNext(mlir::Value key);
-  void prefetchNextBlock(mlir::Value key);
-  void prefetchRow(const HeadView &view, unsigned dim, unsigned width, int64_t elements, mlir::Value row, bool isWrite);
-  void storeResult(llvm::ArrayRef<mlir::Value> factors);
-  void storeExtra(const HeadView &to, mlir::Value first, bool isEdge, const Values &tile);
+  void loadQueryTile(const Index &column, int64_t width);
+  void forVectors(const Vecs &values, llvm::function_ref<void(Index vector, Vec value)> body);
+  void storeQuery(Vec raw, const Index &d, const Index &vector);
+  Num maximumOfQueries();
+  void addValues(const Index &key, Index begin, Index end);
+  void addValueTile(const AttentionView &from, const Index &corner, const Index &begin, const Index &end,
+                    const Index &column, int64_t width);
+  Vecs valueProducts(const AttentionView &from, const Index &corner, const Index &begin, const Index &end,
+                     int64_t width, bool skipsZeros);
+  void stageValues(const Index &key, const Index &begin, const Index &end);
+  void stageValuePairs(const Index &key, const Index &begin, const Index &end);
+  void stageValuePair(const Index &key, const Index &n, bool hasOther);
+  Index keyOfRow(const Index &key, const Index &row);
+  void prefetchNext(const Index &key);
+  void prefetchNextBlock(const Index &key);
+  void prefetchRow(const AttentionView &view, unsigned dim, unsigned width, int64_t elements, const Index &row,
+                   bool isWrite);
+  void storeResult(const Vecs &factors);
+  void storeExtra(const AttentionView &to, const Index &first, bool isEdge, const Vecs &tile);
   void fillExtras(const State &state);
   void storeLogSums(const State &state);
-  mlir::Value anyNotFinite();
+  Mask anyNotFinite();
 
-  mlir::Value at(mlir::Value row, mlir::Value vector) {
-    return k.add(k.mul(row, vectors * k.lanes), k.mul(vector, k.lanes));
+  /// The place of row `row` of a vector of queries in what has them innermost.
+  Index at(const Index &row, const Index &vector) { return row * (vectors * lanes) + vector * lanes; }
+  Index at(const Index &row, int64_t vector) { return row * (vectors * lanes) + vector * lanes; }
+  /// Row `row` of what has queries innermost, by vector.
+  Vecs rowOf(const Buffer &memory, const Index &row) {
+    return llvm::map_to_vector(llvm::seq(vectors), [&](int64_t v) { return memory.vector(lanes, at(row, v)); });
   }
-  mlir::Value at(mlir::Value row, int64_t vector) { return k.add(k.mul(row, vectors * k.lanes), vector * k.lanes); }
   /// Place of the weights of key `row` + `number` of a block, both even if the products are narrow.
-  mlir::Value weightAt(mlir::Value row, int64_t number, int64_t vector) {
-    int64_t rows = vectors * k.lanes, rowsOfPlace = isNarrow ? 2 : 1;
-    return k.add(k.mul(row, rows / rowsOfPlace), number / rowsOfPlace * rows + vector * k.lanes);
+  Index weightAt(const Index &row, int64_t number, int64_t vector) {
+    int64_t rows = vectors * lanes, rowsOfPlace = isNarrow ? 2 : 1;
+    return row * (rows / rowsOfPlace) + (number / rowsOfPlace * rows + vector * lanes);
   }
-  HeadView view(size_t operand) { return viewHead(k, buffers[operand], spec.maps[operand], batch, head); }
+  AttentionView view(size_t operand) { return k.view(operand, batch, head); }
+  CaptureReader readerOf(const AttentionView &view) {
+    return CaptureReader(k.untyped, readViews.emplace_back(view.untyped()), queries);
+  }
+  /// Element `n` of each row of a tile, where queries are lanes.
+  Vecs columnOf(const Vecs &tile, int64_t vector) {
+    return llvm::map_to_vector(llvm::seq(spec.keyTile), [&](int64_t r) { return tile[r * vectors + vector]; });
+  }
+  Vecs zeroTile() { return Vecs(spec.keyTile * vectors, k.splat(0)); }
+  /// Behind the last row that this block owns, from `begin` on; it may begin with rows of the one before.
+  Index endOfRows() { return minimum(begin + vectors * lanes, numQueries); }
+  /// The row of the input of a lane of the block.
+  Index queryOf(const Index &lane) { return k.asIndex(queries.row(k.untyped, lane)); }
 
-  AttentionCode &code;
-  LaneBuilder &k;
+  AttentionCode &k;
   const AttentionSpec &spec;
-  mlir::ValueRange buffers;
+  const int64_t lanes;
   const AttentionScratch &scratch;
   const int64_t vectors;
   const int64_t keyWidth, valueWidth, paddedValueWidth;
   const std::optional<double> pureScale;
   const bool canMask, isNarrow;
-  mlir::Value batch, head, begin, numKeys;
-  HeadView query, key, value, alignment, result;
+  Index batch, head, begin, numKeys;
+  AttentionView query, key, value, alignment, result;
   QueryBlock queries;
+  Index firstQuery, numQueries; ///< of `queries`
   KeyMask mask;
   KeyLists lists;
-  const Values takesPart;
-  KeyMask::Bounds bounds;
-  std::deque<HeadView> captures, dense; ///< readers point into them
+  const Masks takesPart;
+  struct {
+    Index lower, upper, innerLower, innerUpper; ///< see KeyMask::Bounds
+  } bounds;
+  llvm::SmallVector<AttentionView> captures, dense;
+  std::deque<HeadView> readViews; ///< readers point into them
   llvm::SmallVector<CaptureReader> readers, denseReaders;
   std::optional<CaptureReader> givenReader;
-  mlir::Value queryMaximum;     ///< of |q|, where scores are tanh
-  mlir::Value alignmentSum;     ///< in every lane, where scores are tanh
-  mlir::Value alignmentMaximum; ///< of the magnitudes, NaN where there is one, where scores are tanh
-  mlir::Value isCareful;        ///< products of zero weights are left out
-  mlir::Value seesAll;          ///< no key is skipped in the sweep of the weights
+  Num queryMaximum;     ///< of |q|, where scores are tanh
+  Vec alignmentSum;     ///< in every lane, where scores are tanh
+  Num alignmentMaximum; ///< of the magnitudes, NaN where there is one, where scores are tanh
+  Mask isCareful;       ///< products of zero weights are left out; null: never
+  Mask seesAll;         ///< no key is skipped in the sweep of the weights; null: some are
   /// Whether a row of weights belongs to the key that `tileKeys` says: tiles that no query lists take no rows.
   bool isPacked = false;
   /// Whether the last tile of keys, which may be short, is one of the others. Where loads take a mask register, code of
   /// its own for it would be half of a kernel and no faster; but masked loads of many long rows are slow (a float mask
   /// of 2,001 keys took 1.2 times as long on Zen 5, 1.05 times with a branch around them).
   bool joinsEdge = false;
-  mlir::Value tileMarks; ///< where the marks of the tile at hand begin
+  Index tileMarks; ///< where the marks of the tile at hand begin
 };
 
 } // namespace attn

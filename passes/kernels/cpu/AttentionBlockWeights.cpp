@@ -7,189 +7,186 @@ using namespace mlir;
 
 namespace attn {
 
-using Predicate = arith::CmpFPredicate;
-
 /// The maximum is moved when a score exceeds it by this much: weights reach
 /// e^16 = 2^23, so that sums of 2^40 weights and values of 2^60 do not overflow.
 static constexpr float kSlack = 16;
 
-Value BlockEmitter::isEmptyRow(Value sum) {
+Mask BlockEmitter::isEmptyRow(const Vec &sum) {
   // A row that sees a key has a weight of 1 or more; a row of NaN is not empty.
-  if (spec.normalizer == Normalizer::softmax)
-    return k.compare(Predicate::OLT, sum, k.splat(0.5f));
-  return k.compare(Predicate::OEQ, sum, k.splat(0));
+  return spec.normalizer == Normalizer::softmax ? sum < 0.5 : sum == 0;
 }
 
-Value BlockEmitter::roundToSoftmaxType(Value x) {
-  return spec.softmaxType ? k.toF32(k.fromF32(x, spec.softmaxType)) : x;
+BlockEmitter::Masks BlockEmitter::emptyRows(const State &state) {
+  return llvm::map_to_vector(state.sum, [&](const Vec &sum) { return isEmptyRow(sum); });
+}
+
+Vec BlockEmitter::roundToSoftmaxType(const Vec &x) {
+  return spec.softmaxType ? k.toF32(convert(x, spec.softmaxType)) : x;
 }
 
 /// 1 / row sum, and what the policy says for rows without a visible key.
-LaneBuilder::Values BlockEmitter::normalisers(const State &state) {
+BlockEmitter::Vecs BlockEmitter::normalisers(const State &state) {
   if (spec.normalizer == Normalizer::none)
     return {};
-  Values factors;
-  for (Value sum : state.sum) {
-    Value factor = k.divf(k.splat(1), sum); // inf for an empty row: 0 * inf is the NaN of policy `nan`
+  Vecs factors;
+  for (const Vec &sum : state.sum) {
+    Vec factor = 1.0 / sum; // inf for an empty row: 0 * inf is the NaN of policy `nan`
     if (canMask && spec.maskedRows == MaskedRows::zero)
-      factor = k.select(isEmptyRow(sum), k.splat(0), factor);
+      factor = select(isEmptyRow(sum), k.splat(0), factor);
     // With no keys at all the product of weights and values is an empty sum.
-    if (std::optional<int64_t> keys = LaneBuilder::constant(numKeys); !keys || !*keys)
-      factor = k.select(k.less(k.index(0), numKeys), factor, k.splat(0));
+    if (std::optional<int64_t> keys = getConstantIntValue(numKeys.value()); !keys || !*keys)
+      factor = select(numKeys > 0, factor, k.splat(0));
     factors.push_back(factor);
   }
   return factors;
 }
 
 /// The number of keys as a vector.
-Value BlockEmitter::countKeys() {
-  Value count = arith::IndexCastOp::create(k.b, k.loc, k.b.getI32Type(), numKeys);
-  return k.broadcast(arith::SIToFPOp::create(k.b, k.loc, k.b.getF32Type(), count));
-}
+Vec BlockEmitter::countKeys() { return k.splat(convert(toNum(numKeys, k.b.getI32Type()), k.f32Type())); }
 
 /// Gives rows without a visible key the sum of all values and their number.
 void BlockEmitter::fillUniformRows(State &state) {
-  Values masks = llvm::map_to_vector(state.sum, [&](Value sum) { return isEmptyRow(sum); });
-  Value any = k.any(k.tree(masks, [&](Value x, Value y) { return k.either(x, y); }));
-  k.branch(k.unlikely(any), [&] {
-    Value rows = k.min(numKeys, k.index(spec.keyBlock));
-    k.loop(k.index(0), isNarrow ? k.ceilDiv(rows, 2) : rows, 1, [&](Value row) {
+  Masks isEmpty = emptyRows(state);
+  k.when(unlikely(anyOf(isEmpty)), [&] {
+    Index rows = minimum(numKeys, spec.keyBlock);
+    k.rolledLoop(0, isNarrow ? ceilDiv(rows, 2) : rows, 1, [&](Index row) {
       for (int64_t v = 0; v < vectors; ++v) {
-        Value weight = k.select(masks[v], k.splat(1), k.splat(0));
-        k.store(isNarrow ? k.pack(weight, weight) : weight, scratch.weights, at(row, v));
+        Vec weight = select(isEmpty[v], k.splat(1), k.splat(0));
+        scratch.weights.setVector(isNarrow ? k.pack(weight, weight) : weight, at(row, v));
       }
     });
-    Value before = std::exchange(isCareful, arith::ConstantOp::create(k.b, k.loc, k.b.getBoolAttr(true)));
-    k.loop(k.index(0), numKeys, spec.keyBlock,
-           [&](Value first) { addValues(first, k.index(0), k.min(k.sub(numKeys, first), k.index(spec.keyBlock))); });
+    Mask before = std::exchange(isCareful, k.truth(true));
+    k.rolledLoop(0, numKeys, spec.keyBlock,
+                 [&](Index first) { addValues(first, k.index(0), minimum(numKeys - first, spec.keyBlock)); });
     markLong(k.b);
     isCareful = before;
   });
-  Value all = countKeys();
-  for (auto [sum, mask] : llvm::zip_equal(state.sum, masks))
-    sum = k.select(mask, all, sum);
+  Vec all = countKeys();
+  for (auto [sum, mask] : llvm::zip_equal(state.sum, isEmpty))
+    sum = select(mask, all, sum);
 }
 
-/// Weights of a tile of scores at row `row` of weightsT; moves the maximum first
-/// where a score exceeds it by kSlack or a row sees its first key.
-BlockEmitter::State BlockEmitter::softmaxTile(Sweep sweep, Value row, Values scores, State state) {
-  auto either = [&](Value x, Value y) { return k.either(x, y); };
-  if (spec.normalizer != Normalizer::softmax) {
-    for (int64_t v = 0; v < vectors; ++v) {
-      Values column;
-      for (int64_t r = 0; r < spec.keyTile; ++r) {
-        column.push_back(scores[r * vectors + v]);
-        if (sweep == Sweep::Online)
-          keepWeight(row, v, column);
-      }
-      state.partial[v] = k.addf(state.partial[v], k.tree(column, [&](Value x, Value y) { return k.addf(x, y); }));
-    }
-    return state;
-  }
-  Values tops, needs;
+/// Sums of scores that are the weights, which stand at row `row` of weightsT.
+BlockEmitter::State BlockEmitter::addPlainTile(Sweep sweep, const Index &row, const Vecs &scores, State state) {
   for (int64_t v = 0; v < vectors; ++v) {
-    Values column;
-    for (int64_t r = 0; r < spec.keyTile; ++r)
-      column.push_back(scores[r * vectors + v]);
-    tops.push_back(k.tree(column, [&](Value x, Value y) { return k.maxf(x, y); }));
-    Value excess = pureScale ? tops[v] : k.subf(tops[v], state.maximum[v]);
-    needs.push_back(k.compare(Predicate::OGT, excess, k.splat(pureScale ? kSlack * kLog2E : kSlack)));
-    needs.push_back(isEmptyRow(k.addf(state.sum[v], state.partial[v])));
-  }
-  // The scores change with the maximum where they are relative to it.
-  Values before = state.flat();
-  if (pureScale)
-    before.append(scores);
-  Values after = k.branch(
-      k.unlikely(k.any(k.tree(needs, either))), ValueRange(before).getTypes(),
-      [&] {
-        Values moved(scores);
-        Values values = rescale(sweep, row, moved, tops, state).flat();
-        if (pureScale)
-          values.append(moved);
-        return values;
-      },
-      [&] { return before; });
-  state = stateOf(ArrayRef<Value>(after).take_front(3 * vectors));
-  if (pureScale)
-    scores.assign(after.begin() + 3 * vectors, after.end());
-  for (int64_t v = 0; v < vectors; ++v) {
-    Values weights;
-    for (int64_t r = 0; r < spec.keyTile; ++r) {
-      Value score = scores[r * vectors + v];
-      // Subtract before scaling: -FLT_MAX, a usual mask, times log2(e) is -inf.
-      Value power = pureScale ? score : k.mulf(k.subf(score, state.maximum[v]), k.splat(kLog2E));
-      weights.push_back(k.exp2(power));
-      if (sweep == Sweep::Online)
-        keepWeight(row, v, weights);
-    }
-    state.partial[v] = k.addf(state.partial[v], k.tree(weights, [&](Value x, Value y) { return k.addf(x, y); }));
+    Vecs column = columnOf(scores, v);
+    if (sweep == Sweep::Online)
+      keepWeights(row, v, column);
+    state.partial[v] = state.partial[v] + tree<Vec>(column, std::plus<>());
   }
   return state;
 }
 
+/// Weights of a tile of scores at row `row` of weightsT; moves the maximum first
+/// where a score exceeds it by kSlack or a row sees its first key.
+BlockEmitter::State BlockEmitter::softmaxTile(Sweep sweep, const Index &row, Vecs scores, State state) {
+  if (spec.normalizer != Normalizer::softmax)
+    return addPlainTile(sweep, row, scores, std::move(state));
+  Vecs tops;
+  Masks needs;
+  for (int64_t v = 0; v < vectors; ++v) {
+    tops.push_back(tree<Vec>(columnOf(scores, v), greaterOf<Vec>));
+    Vec excess = pureScale ? tops[v] : tops[v] - state.maximum[v];
+    needs.push_back(excess > (pureScale ? kSlack * kLog2E : kSlack));
+    needs.push_back(isEmptyRow(state.sum[v] + state.partial[v]));
+  }
+  // The scores change with the maximum where they are relative to it.
+  using Moved = std::tuple<State, Vecs>;
+  auto moved = [&](const State &state, const Vecs &scores) { return Moved(state, pureScale ? scores : Vecs()); };
+  Moved after = k.choose(
+      unlikely(anyOf(needs)),
+      [&] {
+        Vecs relative = scores;
+        State risen = rescale(sweep, row, relative, tops, state);
+        return moved(risen, relative);
+      },
+      [&] { return moved(state, scores); });
+  state = std::get<State>(after);
+  if (pureScale)
+    scores = std::get<Vecs>(after);
+  for (int64_t v = 0; v < vectors; ++v) {
+    Vecs weights;
+    for (const Vec &score : columnOf(scores, v)) {
+      // Subtract before scaling: -FLT_MAX, a usual mask, times log2(e) is -inf.
+      weights.push_back(k.exp2(pureScale ? score : (score - state.maximum[v]) * kLog2E));
+      if (sweep == Sweep::Online)
+        keepWeight(row, v, weights);
+    }
+    state.partial[v] = state.partial[v] + tree<Vec>(weights, std::plus<>());
+  }
+  return state;
+}
+
+/// Multiplies `rows` rows of `memory`, those of a query vector, by its factor.
+void BlockEmitter::scaleRows(const Buffer &memory, const Index &rows, int64_t vector, const Vec &factor,
+                             bool isPaired) {
+  k.rolledLoop(0, rows, 1, [&](Index n) {
+    Vec before = memory.vector(lanes, at(n, vector)), after;
+    if (isPaired) {
+      auto [low, high] = k.unpack(before);
+      after = k.pack(low * factor, high * factor);
+    } else {
+      after = before * factor;
+    }
+    memory.setVector(after, at(n, vector));
+  });
+}
+
 /// Moves the maximum up to the tops of this tile, and all that was accumulated
 /// relative to it along.
-BlockEmitter::State BlockEmitter::rescale(Sweep sweep, Value row, MutableArrayRef<Value> scores, ArrayRef<Value> tops,
+BlockEmitter::State BlockEmitter::rescale(Sweep sweep, const Index &row, Vecs &scores, const Vecs &tops,
                                           const State &state) {
   State moved = state;
-  Value zero = k.splat(0);
+  Vec zero = k.splat(0);
   for (int64_t v = 0; v < vectors; ++v) {
-    Value isEmpty = isEmptyRow(k.addf(state.sum[v], state.partial[v]));
-    Value power;
+    Mask isEmpty = isEmptyRow(state.sum[v] + state.partial[v]);
+    Vec power;
     // A row without a key takes the top, even a lower one, unless it is -inf.
+    auto risen = [&](const Vec &before) {
+      Vec top = select(isEmpty, tops[v], greaterOf(tops[v], before));
+      return select(top > -kInfinity, top, zero);
+    };
     if (pureScale) {
-      Value up = k.select(isEmpty, tops[v], k.maxf(tops[v], zero));
-      up = k.select(k.compare(Predicate::OGT, up, k.splat(-kInfinity)), up, zero);
-      moved.maximum[v] = k.subf(state.maximum[v], up);
+      Vec up = risen(zero);
+      moved.maximum[v] = state.maximum[v] - up;
       for (int64_t r = 0; r < spec.keyTile; ++r)
-        scores[r * vectors + v] = k.subf(scores[r * vectors + v], up);
-      power = k.subf(zero, up);
+        scores[r * vectors + v] = scores[r * vectors + v] - up;
+      power = zero - up;
     } else {
-      Value maximum = k.select(isEmpty, tops[v], k.maxf(tops[v], state.maximum[v]));
-      maximum = k.select(k.compare(Predicate::OGT, maximum, k.splat(-kInfinity)), maximum, zero);
-      power = k.mulf(k.subf(state.maximum[v], maximum), k.splat(kLog2E));
-      moved.maximum[v] = maximum;
+      moved.maximum[v] = risen(state.maximum[v]);
+      power = (state.maximum[v] - moved.maximum[v]) * kLog2E;
     }
     // Nothing is accumulated in an empty row, and its power may be anything. A
     // row that stays is multiplied by 1 itself, not by exp2(0) = 1 + 2^-23: each
     // of the other rows may bring a rescaling, and the roundings would add up.
-    Value stays = k.either(isEmpty, k.compare(Predicate::OEQ, power, zero));
-    Value factor = k.select(stays, k.splat(1), k.exp2(power));
-    moved.sum[v] = k.mulf(state.sum[v], factor);
-    moved.partial[v] = k.mulf(state.partial[v], factor);
+    Mask stays = isEmpty | (power == zero);
+    Vec factor = select(stays, k.splat(1), k.exp2(power));
+    moved.sum[v] = state.sum[v] * factor;
+    moved.partial[v] = state.partial[v] * factor;
     if (sweep != Sweep::Online)
       continue;
-    auto scale = [&](Value memory, Value rows, bool isPaired) {
-      k.loop(k.index(0), rows, 1, [&](Value n) {
-        Value before = k.loadVector(memory, at(n, v));
-        if (!isPaired)
-          return k.store(k.mulf(before, factor), memory, at(n, v));
-        auto [low, high] = k.unpack(before);
-        k.store(k.pack(k.mulf(low, factor), k.mulf(high, factor)), memory, at(n, v));
-      });
-    };
-    scale(scratch.results, k.index(valueWidth), false);
-    scale(scratch.weights, isNarrow ? k.div(row, k.index(2)) : row, isNarrow);
+    scaleRows(scratch.results, k.index(valueWidth), v, factor, false);
+    scaleRows(scratch.weights, isNarrow ? row / 2 : row, v, factor, isNarrow);
   }
   return moved;
 }
 
 /// Second sweep: final weights, through the weight region.
-void BlockEmitter::storeWeights(Value row, Value first, bool isEdge, Values scores, const State &final) {
+void BlockEmitter::storeWeights(const Index &row, const Index &first, bool isEdge, Vecs scores, const State &final) {
   for (int64_t v = 0; v < vectors && spec.normalizer != Normalizer::none; ++v) {
-    Value isEmpty = isEmptyRow(final.sum[v]), factor = k.divf(k.splat(1), final.sum[v]), share;
+    Mask isEmpty = isEmptyRow(final.sum[v]);
+    Vec factor = 1.0 / final.sum[v], share;
     if (canMask && spec.maskedRows == MaskedRows::zero)
-      factor = k.select(isEmpty, k.splat(0), factor);
+      factor = select(isEmpty, k.splat(0), factor);
     if (canMask && spec.maskedRows == MaskedRows::uniform) {
-      share = k.select(isEmpty, k.divf(k.splat(1), countKeys()), k.splat(0));
-      factor = k.select(isEmpty, k.splat(0), factor);
+      share = select(isEmpty, 1.0 / countKeys(), k.splat(0));
+      factor = select(isEmpty, k.splat(0), factor);
     }
     for (int64_t r = 0; r < spec.keyTile; ++r) {
-      Value &score = scores[r * vectors + v];
+      Vec &score = scores[r * vectors + v];
       if (spec.normalizer == Normalizer::softmax)
-        score = k.exp2(pureScale ? score : k.mulf(k.subf(score, final.maximum[v]), k.splat(kLog2E)));
-      score = share ? k.fma(score, factor, share) : k.mulf(score, factor);
+        score = k.exp2(pureScale ? score : (score - final.maximum[v]) * kLog2E);
+      score = share.value() ? fma(score, factor, share) : score * factor;
       score = roundToSoftmaxType(score);
     }
   }
@@ -197,22 +194,23 @@ void BlockEmitter::storeWeights(Value row, Value first, bool isEdge, Values scor
   if (spec.weight)
     applyRegion(*spec.weight, Value(), scores, first, isEdge);
   keepScores(ExtraSource::final_weights, first, isEdge, scores);
-  for (int64_t v = 0; v < vectors; ++v) {
-    Values column;
-    for (int64_t r = 0; r < spec.keyTile; ++r) {
-      column.push_back(scores[r * vectors + v]);
-      keepWeight(row, v, column);
-    }
-  }
+  for (int64_t v = 0; v < vectors; ++v)
+    keepWeights(row, v, columnOf(scores, v));
 }
 
 /// Stores the last of `weights`, those of the tile of keys at `row` so far.
-void BlockEmitter::keepWeight(Value row, int64_t vector, ArrayRef<Value> weights) {
+void BlockEmitter::keepWeight(const Index &row, int64_t vector, ArrayRef<Vec> weights) {
   int64_t n = weights.size() - 1;
   if (!isNarrow)
-    k.store(weights[n], scratch.weights, weightAt(row, n, vector));
+    scratch.weights.setVector(weights[n], weightAt(row, n, vector));
   else if (n % 2) // two keys side by side
-    k.store(k.pack(weights[n - 1], weights[n]), scratch.weights, weightAt(row, n - 1, vector));
+    scratch.weights.setVector(k.pack(weights[n - 1], weights[n]), weightAt(row, n - 1, vector));
+}
+
+/// Stores those of a tile of keys.
+void BlockEmitter::keepWeights(const Index &row, int64_t vector, ArrayRef<Vec> weights) {
+  for (size_t n = 1; n <= weights.size(); ++n)
+    keepWeight(row, vector, weights.take_front(n));
 }
 
 } // namespace attn

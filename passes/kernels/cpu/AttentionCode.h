@@ -34,6 +34,9 @@ struct AttentionView {
   }
 };
 
+/// Where both hold; `x` may be null.
+inline Mask joined(const Mask &x, const Mask &y) { return x.value() ? x & y : y; }
+
 /// The kernel of an attention where it is written, in registers of f32.
 class AttentionCode : public Code {
 public:
@@ -88,7 +91,10 @@ public:
   /// x within [-bound, bound]; NaN stays.
   Vec clamp(const Vec &x, double bound) { return greaterOf(splat(-bound), atMost(x, splat(bound))); }
   /// The greater of x and |y|; infinity where y is NaN.
-  Vec greaterMagnitude(const Vec &x, const Vec &y) { return greaterOf(x, select(y == y, abs(y), splat(kInfinity))); }
+  Vec greaterMagnitude(const Vec &x, const Vec &y) {
+    Vec magnitude = abs(y);
+    return greaterOf(x, select(y == y, magnitude, splat(kInfinity)));
+  }
   /// See LaneBuilder.
   Vec addEstimatedQuotient(const Vec &sum, const Vec &x, const Vec &y) {
     return asVec(untyped.addEstimatedQuotient(sum, x, y));

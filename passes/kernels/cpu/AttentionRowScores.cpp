@@ -127,7 +127,7 @@ Mask RowEmitter::visibleKeys(const Index &first, bool isEdge) {
     isVisible = k.asMask(mask.visibleKeys(row, first));
   for (const AttentionView &term : dense) {
     Mask shows = k.toLanes(k.isNonZero(readCapture(term, first, isEdge)));
-    isVisible = isVisible.value() ? isVisible & shows : shows;
+    isVisible = joined(isVisible, shows);
   }
   return isVisible;
 }

@@ -1,5 +1,5 @@
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
+// The scores of a tile of keys.
+
 #include "passes/kernels/cpu/AttentionBlockEmitter.h"
 #include "passes/kernels/cpu/RegionVectorizer.h"
 #include "llvm/Support/MathExtras.h"
@@ -10,7 +10,6 @@ using namespace mlir;
 namespace attn {
 
 using Dim = AttentionOp::Dim;
-using Predicate = arith::CmpFPredicate;
 
 /// Columns share a division where |q| + |k| is at most this, and no weight is above 2^(126 / columns): the product of
 /// their 1 + exp(2q) exp(2k) stays below 2^126, and that of all but one with a weight is finite.
@@ -20,72 +19,75 @@ static float rangeOf(int64_t columns) { return 42.0f / columns; }
 /// units of log 2 and less the maximum with a pure scale, after the region
 /// otherwise. Hidden keys and those beyond the last one score -inf (0 without
 /// softmax). `row` is their place in the block of keys.
-BlockEmitter::Values BlockEmitter::scoreTile(Value first, Value row, bool isEdge, const State &state) {
+BlockEmitter::Vecs BlockEmitter::scoreTile(const Index &first, const Index &row, bool isEdge, const State &state) {
   ScoreFormula formula = spec.formula();
-  Values scores = formula.isProduct ? dotTile(first, isEdge, state)
-                  : formula.hasKey  ? sumTile(first, isEdge)
-                                    : givenTile(first, isEdge);
+  Vecs scores = formula.isProduct ? dotTile(first, isEdge, state)
+                : formula.hasKey  ? sumTile(first, isEdge)
+                                  : givenTile(first, isEdge);
   keepScores(ExtraSource::raw_scores, first, isEdge, scores);
   if (!pureScale)
     applyRegion(*spec.score, spec.scoreValue, scores, first, isEdge);
   keepScores(ExtraSource::scores, first, isEdge, scores);
   if (!mask.isFull() || !dense.empty() || !lists.isFull())
-    scores = maskTile(first, isEdge, std::move(scores));
+    scores = maskTile(first, isEdge, scores);
   keepScores(ExtraSource::masked_scores, first, isEdge, scores);
-  for (Value &score : scores)
+  for (Vec &score : scores)
     score = roundToSoftmaxType(score);
   if (!isEdge)
     return scores;
-  Value isPartial = k.less(numKeys, k.add(first, spec.keyTile));
-  return k.branch(
-      isPartial, ValueRange(scores).getTypes(),
-      [&] {
-        Value hidden = k.splat(spec.normalizer == Normalizer::softmax ? -kInfinity : 0);
-        Values shown(scores);
-        for (int64_t r = 1; r < spec.keyTile; ++r) {
-          Value isKey = k.less(k.add(first, r), numKeys);
-          for (int64_t v = 0; v < vectors; ++v)
-            shown[r * vectors + v] = k.select(isKey, shown[r * vectors + v], hidden);
-        }
-        return shown;
-      },
-      [&] { return scores; });
+  return k.choose(
+      numKeys < first + spec.keyTile, [&] { return hideBeyondKeys(first, scores); }, [&] { return scores; });
+}
+
+/// What hidden keys score.
+static double hiddenScore(const AttentionSpec &spec) {
+  return spec.normalizer == Normalizer::softmax ? -AttentionCode::kInfinity : 0;
+}
+
+/// Hides the keys of a tile that are none.
+BlockEmitter::Vecs BlockEmitter::hideBeyondKeys(const Index &first, const Vecs &scores) {
+  Vec hidden = k.splat(hiddenScore(spec));
+  Vecs shown = scores;
+  for (int64_t r = 1; r < spec.keyTile; ++r) {
+    Mask isKey = first + r < numKeys;
+    for (int64_t v = 0; v < vectors; ++v)
+      shown[r * vectors + v] = select(isKey, shown[r * vectors + v], hidden);
+  }
+  return shown;
 }
 
 /// scoreTile whose scores the first sweep leaves in scratch.scores, where there are not too many keys, and the sweep
 /// for weights takes from there: a product, what the region and the mask make of it, and a result of scores are made
 /// once.
-BlockEmitter::Values BlockEmitter::storedTile(Sweep sweep, Value first, Value row, bool isEdge, const State &state) {
-  std::optional<int64_t> keys = LaneBuilder::constant(numKeys);
-  Value fits = keys && *keys <= spec.storedKeys ? Value() : k.less(numKeys, k.index(spec.storedKeys + 1));
-  auto forTile = [&](llvm::function_ref<void(int64_t n, Value place)> body) {
-    for (int64_t n = 0; n < spec.keyTile * vectors; ++n)
-      body(n, at(k.add(first, n / vectors), n % vectors));
-  };
+BlockEmitter::Vecs BlockEmitter::storedTile(Sweep sweep, const Index &first, const Index &row, bool isEdge,
+                                            const State &state) {
+  std::optional<int64_t> keys = getConstantIntValue(numKeys.value());
+  Mask fits; // null: they do
+  if (!keys || *keys > spec.storedKeys)
+    fits = numKeys < spec.storedKeys + 1;
+  auto place = [&](int64_t n) { return at(first + n / vectors, n % vectors); };
   if (sweep == Sweep::Reduce) {
-    Values scores = scoreTile(first, row, isEdge, state);
-    auto store = [&] { forTile([&](int64_t n, Value place) { k.store(scores[n], scratch.scores, place); }); };
-    fits ? k.branch(fits, store) : store();
+    Vecs scores = scoreTile(first, row, isEdge, state);
+    auto store = [&] {
+      for (auto [n, score] : llvm::enumerate(scores))
+        scratch.scores.setVector(score, place(n));
+    };
+    fits.value() ? k.when(fits, store) : store();
     return scores;
   }
   auto load = [&] {
-    Values scores;
-    forTile([&](int64_t, Value place) { scores.push_back(k.loadVector(scratch.scores, place)); });
-    return scores;
+    return llvm::map_to_vector(llvm::seq(spec.keyTile * vectors),
+                               [&](int64_t n) { return scratch.scores.vector(lanes, place(n)); });
   };
-  if (seesAll) { // the sweep before may have left this tile out
-    Value isStored =
-        arith::XOrIOp::create(k.b, k.loc, seesAll, arith::ConstantOp::create(k.b, k.loc, k.b.getBoolAttr(true)));
-    fits = fits ? k.both(fits, isStored) : isStored;
-  }
-  if (!fits)
+  if (seesAll.value()) // the sweep before may have left this tile out
+    fits = joined(fits, !seesAll);
+  if (!fits.value())
     return load();
-  Values types(spec.keyTile * vectors, k.splat(0));
-  return k.branch(fits, ValueRange(types).getTypes(), load, [&] { return scoreTile(first, row, isEdge, state); });
+  return k.choose(fits, load, [&] { return scoreTile(first, row, isEdge, state); });
 }
 
 /// Scores of a stage that is asked for as a result.
-void BlockEmitter::keepScores(ExtraSource stage, Value first, bool isEdge, const Values &scores) {
+void BlockEmitter::keepScores(ExtraSource stage, const Index &first, bool isEdge, const Vecs &scores) {
   for (const AttentionSpec::Extra &extra : spec.extras)
     if (extra.source == stage)
       storeExtra(view(extra.operand), first, isEdge, scores);
@@ -96,196 +98,185 @@ void BlockEmitter::keepScores(ExtraSource stage, Value first, bool isEdge, const
 //===----------------------------------------------------------------------===//
 
 /// Offsets of the rows of a tile of keys.
-BlockEmitter::Values BlockEmitter::keyRows(Value first, bool isEdge) {
-  Values rows;
+BlockEmitter::Indices BlockEmitter::keyRows(const Index &first, bool isEdge) {
+  Indices rows;
   for (int64_t r = 0; r < spec.keyTile; ++r) {
-    Value row = k.add(first, r);
-    if (isEdge)
-      row = k.min(row, k.sub(numKeys, k.index(1)));
-    rows.push_back(key.along(k, key.base, Dim::J, row));
+    Index row = first + r;
+    rows.push_back(key.along(key.base, Dim::J, isEdge ? minimum(row, numKeys - 1) : row));
   }
   return rows;
 }
 
-Value BlockEmitter::stageKeys(ArrayRef<Value> rows, bool isTanh) {
-  int64_t padded = llvm::alignTo(keyWidth, k.lanes);
-  Value top = k.splat(0);
-  Value scale;
-  auto stage = [&](Value raw, int64_t r, Value d) {
-    raw = k.toF32(raw);
-    if (scale)
-      raw = k.mulf(raw, scale);
+Num BlockEmitter::stageKeys(const Indices &rows, bool isTanh) {
+  int64_t padded = llvm::alignTo(keyWidth, lanes), whole = keyWidth / lanes * lanes;
+  Vec top = k.splat(0), scale;
+  auto stage = [&](const Vec &elements, int64_t r, const Index &d) {
+    Vec x = k.toF32(elements);
+    if (scale.value())
+      x = x * scale;
     if (isTanh) {
-      k.store(raw, scratch.rawKeys, k.add(d, r * padded));
-      top = k.maxAbs(top, raw);
-      raw = k.expTwice(raw);
+      scratch.rawKeys.setVector(x, d + r * padded);
+      top = k.greaterMagnitude(top, x);
+      x = expTwice(x);
     }
-    k.store(raw, scratch.keys, k.add(d, r * padded));
+    scratch.keys.setVector(x, d + r * padded);
     return top;
   };
   for (int64_t r = 0; r < spec.keyTile; ++r) {
     if (spec.isInBytes(spec.keyOperand))
-      scale = k.broadcastWord(key.flat, k.add(rows[r], keyWidth));
+      scale = k.word(key.flat, rows[r] + keyWidth);
     if (!key.isContiguous(Dim::D)) {
-      for (int64_t d = 0; d < padded; d += k.lanes) {
-        Values elements;
-        for (int64_t n = 0; n < k.lanes; ++n)
-          elements.push_back(k.load(key.flat, key.along(k, rows[r], Dim::D, k.index(std::min(d + n, keyWidth - 1)))));
-        auto type = VectorType::get({k.lanes}, key.elementType());
-        stage(vector::FromElementsOp::create(k.b, k.loc, type, elements), r, k.index(d));
+      for (int64_t d = 0; d < padded; d += lanes) {
+        SmallVector<Num> elements;
+        for (int64_t n = 0; n < lanes; ++n)
+          elements.push_back(key.flat(key.along(rows[r], Dim::D, std::min(d + n, keyWidth - 1))));
+        stage(vectorOf(elements), r, k.index(d));
       }
       continue;
     }
-    int64_t whole = keyWidth / k.lanes * k.lanes;
-    top = k.loop(k.index(0), k.index(whole), k.lanes, top, [&](Value d, ValueRange carried) -> Values {
-             top = carried.front();
-             return {stage(k.loadVector(key.flat, k.add(rows[r], d)), r, d)};
-           }).front();
+    top = k.rolledLoop(0, whole, lanes, top, [&](Index d, Vec before) {
+      top = before;
+      return stage(key.flat.vector(lanes, rows[r] + d), r, d);
+    });
     if (whole < keyWidth)
-      stage(k.loadFirst(key.flat, k.add(rows[r], whole), k.index(keyWidth - whole), k.lanes), r, k.index(whole));
+      stage(key.flat.first(k.index(keyWidth - whole), lanes, rows[r] + whole), r, k.index(whole));
   }
-  if (!isTanh)
-    return {};
-  return k.extract(k.acrossLanes(top, [&](Value x, Value y) { return k.maxf(x, y); }), 0);
+  return isTanh ? extract(acrossLanes(top, greaterOf<Vec>), 0) : Num();
 }
 
-BlockEmitter::Values BlockEmitter::dotTile(Value first, bool isEdge, const State &state) {
-  Values rows = keyRows(first, isEdge), accumulators;
-  HeadView from = key;
+BlockEmitter::Vecs BlockEmitter::dotTile(const Index &first, bool isEdge, const State &state) {
+  Indices rows = keyRows(first, isEdge);
+  AttentionView from = key;
   if (scratch.keys.value()) {
     stageKeys(rows, /*isTanh=*/false);
-    from = HeadView{scratch.keys, k.index(0), {}};
+    from = {scratch.keys, k.index(0), {}};
     from.strides[Dim::D] = k.index(1);
     for (int64_t r = 0; r < spec.keyTile; ++r)
-      rows[r] = k.index(r * llvm::alignTo(keyWidth, k.lanes));
+      rows[r] = k.index(r * llvm::alignTo(keyWidth, lanes));
   }
+  Vecs scores;
   for (int64_t r = 0; r < spec.keyTile; ++r)
     for (int64_t v = 0; v < vectors; ++v)
-      accumulators.push_back(pureScale && !isNarrow ? state.maximum[v] : k.splat(0));
-  auto products = [&](Value d, ValueRange carried) {
-    Values columns, next;
-    for (int64_t v = 0; v < vectors; ++v)
-      columns.push_back(k.loadVector(scratch.queries, at(d, v)));
+      scores.push_back(pureScale && !isNarrow ? state.maximum[v] : k.splat(0));
+  scores = k.rolledLoop(0, isNarrow ? keyWidth / 2 : keyWidth, 1, scores, [&](Index d, Vecs sums) {
+    Vecs columns = rowOf(scratch.queries, d);
     for (int64_t r = 0; r < spec.keyTile; ++r) {
-      Value element = isNarrow ? k.broadcastWord(from.flat, k.add(rows[r], k.mul(d, 2)))
-                               : k.broadcast(k.load(from.flat, from.along(k, rows[r], Dim::D, d)));
+      Vec element = isNarrow ? k.word(from.flat, rows[r] + d * 2) : k.splat(from.flat(from.along(rows[r], Dim::D, d)));
       for (int64_t v = 0; v < vectors; ++v) {
-        Value sum = carried[r * vectors + v];
-        next.push_back(isNarrow ? k.addProducts(sum, element, columns[v]) : k.fma(element, columns[v], sum));
+        Vec &sum = sums[r * vectors + v];
+        sum = isNarrow ? k.addProducts(sum, element, columns[v]) : fma(element, columns[v], sum);
       }
     }
-    return next;
-  };
-  Values scores = k.loop(k.index(0), k.index(isNarrow ? keyWidth / 2 : keyWidth), 1, accumulators, products);
+    return sums;
+  });
   // Queries of bf16 are not scaled, which would round them once more.
-  for (int64_t n = 0; pureScale && isNarrow && n < spec.keyTile * vectors; ++n)
-    scores[n] = k.fma(scores[n], k.splat(*pureScale * kLog2E), state.maximum[n % vectors]);
+  if (pureScale && isNarrow)
+    for (auto [n, score] : llvm::enumerate(scores))
+      score = fma(score, k.splat(*pureScale * kLog2E), state.maximum[n % vectors]);
   return scores;
 }
 
-BlockEmitter::Values BlockEmitter::givenTile(Value first, bool isEdge) {
-  Values scores;
-  for (Values &row : givenReader->read(first, spec.keyTile, isEdge, numKeys))
-    for (Value element : row) {
-      Value score = k.toF32(element);
-      scores.push_back(isa<VectorType>(score.getType()) ? score : k.broadcast(score));
-    }
+BlockEmitter::Vecs BlockEmitter::givenTile(const Index &first, bool isEdge) {
+  Vecs scores;
+  for (auto &row : givenReader->read(first, spec.keyTile, isEdge, numKeys))
+    for (Value element : row)
+      scores.push_back(k.toLanes(element));
   return scores;
 }
 
 /// sum_d of the products of the factors that the kind makes of q[d] and k[d].
-BlockEmitter::Values BlockEmitter::sumTile(Value first, bool isEdge) {
-  Values rows = keyRows(first, isEdge);
+BlockEmitter::Vecs BlockEmitter::sumTile(const Index &first, bool isEdge) {
+  Indices rows = keyRows(first, isEdge);
   if (spec.isTanh()) {
-    Value top = k.addf(stageKeys(rows, /*isTanh=*/true), queryMaximum);
-    SmallVector<Type> types(spec.keyTile * vectors, k.vectorType());
-    auto shared = [&](int64_t columns, llvm::function_ref<Values()> otherwise) {
-      Value isNear = k.both(k.compare(Predicate::OLE, top, k.scalar(rangeOf(columns))),
-                            k.compare(Predicate::OLE, alignmentMaximum, k.scalar(std::exp2(126.0f / columns))));
-      return k.branch(isNear, types, [&] { return tanhTile(columns); }, otherwise);
+    Num top = stageKeys(rows, /*isTanh=*/true) + queryMaximum;
+    auto shared = [&](int64_t columns, llvm::function_ref<Vecs()> otherwise) {
+      Mask isNear = (top <= rangeOf(columns)) & (alignmentMaximum <= std::exp2(126.0f / columns));
+      return k.choose(isNear, [&] { return tanhTile(columns); }, otherwise);
     };
     auto pairs = [&] { return shared(2, [&] { return tanhTile(1); }); };
     // Four with an estimated reciprocal: additive B8 n64 m256 d512 on one thread 5.9 instead of 6.6 ms (Intel).
     return spec.hasSlowDivision ? shared(4, pairs) : pairs();
   }
   auto activate = [&](Value x) {
-    return spec.activation ? *vectorizeBlock(k.b, *spec.activation, x, k.lanes, nullptr) : x;
+    return spec.activation ? *vectorizeBlock(k.b, *spec.activation, x, lanes, nullptr) : x;
   };
-  Values zeros(spec.keyTile * vectors, k.splat(0));
-  return k.loop(k.index(0), k.index(keyWidth), 1, zeros, [&](Value d, ValueRange carried) {
-    Values columns, next;
-    for (int64_t v = 0; v < vectors; ++v)
-      columns.push_back(k.loadVector(scratch.queries, at(d, v)));
-    Value a;
+  return k.rolledLoop(0, keyWidth, 1, zeroTile(), [&](Index d, Vecs sums) {
+    Vecs columns = rowOf(scratch.queries, d);
+    Vec a;
     if (spec.formula().hasAlignment)
-      a = k.broadcast(k.toF32(k.load(alignment.flat, alignment.along(k, alignment.base, Dim::D, d))));
+      a = k.splat(k.toF32(alignment.flat(alignment.along(alignment.base, Dim::D, d))));
     for (int64_t r = 0; r < spec.keyTile; ++r) {
-      Value element = k.broadcast(k.toF32(k.load(key.flat, key.along(k, rows[r], Dim::D, d))));
+      Vec element = k.splat(k.toF32(key.flat(key.along(rows[r], Dim::D, d))));
       for (int64_t v = 0; v < vectors; ++v) {
+        Vec &sum = sums[r * vectors + v];
         auto [left, right] = makeScoreFactors(spec.kind, k.b, k.loc, {columns[v], element, a}, activate);
-        next.push_back(k.fma(left, right, carried[r * vectors + v]));
+        sum = fma(k.asVec(left), k.asVec(right), sum);
       }
     }
-    return next;
+    return sums;
   });
+}
+
+/// Adds a[d] tanh(q[d] + k[d]) of `count` columns from `d` on to `sums` as a[d] / (1 + exp(2q) exp(2k)), with one
+/// division of all of them; or, unless `isFactored`, with exp(2(q + k)) of the raw sums.
+BlockEmitter::Vecs BlockEmitter::addTanh(const Index &d, int64_t count, bool isFactored, const Vecs &sums) {
+  int64_t padded = llvm::alignTo(keyWidth, lanes);
+  const Buffer &columns = isFactored ? scratch.queries : scratch.rawQueries,
+               &rows = isFactored ? scratch.keys : scratch.rawKeys;
+  Vec one = k.splat(1);
+  auto denominator = [&](const Index &d, int64_t r, const Vec &column) {
+    Vec element = k.splat(rows(d + r * padded));
+    if (isFactored)
+      return fma(element, column, one);
+    // 1 + exp(2x); x beyond 20 gives 1 or -1, as it should.
+    return expTwice(k.clamp(element + column, 20)) + one;
+  };
+  Vecs a;
+  SmallVector<Vecs> loaded;
+  for (int64_t n = 0; n < count; ++n) {
+    Index place = d + n;
+    a.push_back(k.splat(k.toF32(alignment.flat(alignment.along(alignment.base, Dim::D, place)))));
+    loaded.push_back(rowOf(columns, place));
+  }
+  Vecs next;
+  for (int64_t r = 0; r < spec.keyTile; ++r)
+    for (int64_t v = 0; v < vectors; ++v) {
+      Vecs over = a, under;
+      for (int64_t n = 0; n < count; ++n)
+        under.push_back(denominator(d + n, r, loaded[n][v]));
+      // w / x + y / z = (w z + x y) / (x z), neighbours first
+      for (int64_t gap = 1; gap < count; gap *= 2)
+        for (int64_t n = 0; n + gap < count; n += 2 * gap) {
+          over[n] = fma(over[n], under[n + gap], over[n + gap] * under[n]);
+          under[n] = under[n] * under[n + gap];
+        }
+      const Vec &sum = sums[r * vectors + v];
+      next.push_back(isFactored && spec.hasSlowDivision ? k.addEstimatedQuotient(sum, over[0], under[0])
+                                                        : sum + over[0] / under[0]);
+    }
+  return next;
 }
 
 /// sum_d a tanh(q + k) = sum_d a - 2 sum_d a / (1 + exp(2q) exp(2k)), from the
 /// staged exponentials, `shared` columns with one division; or, of one column, with exp(2(q + k)) of the raw sums.
-BlockEmitter::Values BlockEmitter::tanhTile(int64_t shared) {
+BlockEmitter::Vecs BlockEmitter::tanhTile(int64_t shared) {
   bool isFactored = shared > 1;
-  int64_t padded = llvm::alignTo(keyWidth, k.lanes);
-  Value one = k.splat(1), columns = isFactored ? scratch.queries : scratch.rawQueries,
-        rows = isFactored ? scratch.keys : scratch.rawKeys;
-  auto denominator = [&](Value d, int64_t r, Value column) {
-    Value element = k.broadcast(k.load(rows, k.add(d, r * padded)));
-    if (isFactored)
-      return k.fma(element, column, one);
-    // 1 + exp(2x); x beyond 20 gives 1 or -1, as it should.
-    Value x = k.clamp(k.addf(element, column), 20);
-    return k.addf(k.expTwice(x), one);
-  };
-  auto body = [&](Value d, ValueRange carried, int64_t count) {
-    Values next, a;
-    SmallVector<Values> loaded(count);
-    for (int64_t n = 0; n < count; ++n) {
-      Value at = k.add(d, n);
-      a.push_back(k.broadcast(k.toF32(k.load(alignment.flat, alignment.along(k, alignment.base, Dim::D, at)))));
-      for (int64_t v = 0; v < vectors; ++v)
-        loaded[n].push_back(k.loadVector(columns, this->at(at, v)));
-    }
-    for (int64_t r = 0; r < spec.keyTile; ++r)
-      for (int64_t v = 0; v < vectors; ++v) {
-        Values over(a), under;
-        for (int64_t n = 0; n < count; ++n)
-          under.push_back(denominator(k.add(d, n), r, loaded[n][v]));
-        // w / x + y / z = (w z + x y) / (x z), neighbours first
-        for (int64_t gap = 1; gap < count; gap *= 2)
-          for (int64_t n = 0; n + gap < count; n += 2 * gap) {
-            over[n] = k.fma(over[n], under[n + gap], k.mulf(over[n + gap], under[n]));
-            under[n] = k.mulf(under[n], under[n + gap]);
-          }
-        Value sum = carried[r * vectors + v];
-        next.push_back(isFactored && spec.hasSlowDivision ? k.addEstimatedQuotient(sum, over[0], under[0])
-                                                          : k.addf(sum, k.divf(over[0], under[0])));
-      }
-    return next;
-  };
   // Chunks keep the sums short.
   constexpr int64_t kChunk = 128;
   int64_t whole = keyWidth / shared * shared;
-  Values zeros(spec.keyTile * vectors, k.splat(0));
-  Values sums = k.loop(k.index(0), k.index(whole), kChunk, zeros, [&](Value chunk, ValueRange carried) {
-    Value end = k.min(k.add(chunk, kChunk), k.index(whole));
-    Values part = k.loop(chunk, end, shared, zeros, [&](Value d, ValueRange inner) { return body(d, inner, shared); });
-    for (auto [sum, before] : llvm::zip_equal(part, carried))
-      sum = k.addf(sum, before);
+  Vecs zeros = zeroTile();
+  Vecs sums = k.rolledLoop(0, whole, kChunk, zeros, [&](Index chunk, Vecs before) {
+    Index end = minimum(chunk + kChunk, whole);
+    Vecs part = k.rolledLoop(chunk, end, shared, zeros,
+                             [&](Index d, Vecs inner) { return addTanh(d, shared, isFactored, inner); });
+    for (auto [sum, of] : llvm::zip_equal(part, before))
+      sum = sum + of;
     return part;
   });
   if (whole < keyWidth)
-    sums = body(k.index(whole), sums, keyWidth - whole);
-  for (Value &sum : sums)
-    sum = k.fma(sum, k.splat(-2), alignmentSum);
+    sums = addTanh(k.index(whole), keyWidth - whole, isFactored, sums);
+  for (Vec &sum : sums)
+    sum = fma(sum, k.splat(-2), alignmentSum);
   return sums;
 }
 
@@ -293,117 +284,99 @@ BlockEmitter::Values BlockEmitter::tanhTile(int64_t shared) {
 // Region and mask
 //===----------------------------------------------------------------------===//
 
-/// Hidden keys of a tile, where it has some, score -inf; or what the masked
-/// region says in rows where they take part.
-BlockEmitter::Values BlockEmitter::maskTile(Value first, bool isEdge, Values scores) {
-  Value low = k.splat(spec.normalizer == Normalizer::softmax ? -kInfinity : 0);
-  auto masked = [&] {
-    SmallVector<SmallVector<Values>> shown;
-    Values marks = isPacked ? marksOfTile() : Values();
-    for (CaptureReader &reader : denseReaders)
-      shown.push_back(reader.read(first, spec.keyTile, isEdge, numKeys));
-    Values hidden(scores.size(), low);
-    if (!takesPart.empty()) {
-      Values other(scores);
-      if (spec.masked)
-        applyRegion(*spec.masked, Value(), other, first, isEdge);
-      for (size_t n = 0; n < hidden.size(); ++n)
-        hidden[n] = k.select(takesPart[n % vectors], other[n], low);
-    }
-    Values result;
-    for (int64_t r = 0; r < spec.keyTile; ++r)
-      for (int64_t v = 0; v < vectors; ++v) {
-        Value isVisible = mask.isFull() ? Value() : mask.visibleTo(v, k.add(first, r));
-        if (isPacked) {
-          auto bit = SplatElementsAttr::get(cast<VectorType>(marks[v].getType()), k.b.getI32IntegerAttr(1 << r));
-          Value isListed = k.isNonZero(k.both(marks[v], arith::ConstantOp::create(k.b, k.loc, bit)));
-          isVisible = isVisible ? k.both(isVisible, isListed) : isListed;
-        }
-        for (auto &term : shown) {
-          Value shows = k.isNonZero(term[r][v]);
-          if (isVisible && shows.getType() != isVisible.getType())
-            for (Value *one : {&shows, &isVisible}) // where the queries agree
-              if (!isa<VectorType>(one->getType()))
-                *one = k.broadcast(*one);
-          isVisible = isVisible ? k.both(isVisible, shows) : shows;
-        }
-        result.push_back(k.select(isVisible, scores[r * vectors + v], hidden[r * vectors + v]));
-      }
-    return result;
-  };
-  if (!dense.empty())
-    return masked();
-  Value isInner = k.both(k.less(k.sub(bounds.innerLower, k.index(1)), first),
-                         k.less(k.add(first, spec.keyTile - 1), bounds.innerUpper));
-  if (isPacked) {
-    Value common = vector::ReductionOp::create(k.b, k.loc, vector::CombiningKind::AND,
-                                               k.tree(marksOfTile(), [&](Value x, Value y) { return k.both(x, y); }));
-    Value all = arith::ConstantOp::create(k.b, k.loc, k.b.getI32IntegerAttr((1 << spec.keyTile) - 1));
-    isInner = k.both(isInner, arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, common, all));
+/// Hidden keys of a tile score -inf; or what the masked region says in rows where they take part.
+BlockEmitter::Vecs BlockEmitter::maskedTile(const Index &first, bool isEdge, const Vecs &scores) {
+  Vec low = k.splat(hiddenScore(spec));
+  Vecs marks = isPacked ? marksOfTile() : Vecs();
+  SmallVector<SmallVector<LaneBuilder::Values>> shown;
+  for (CaptureReader &reader : denseReaders)
+    shown.push_back(reader.read(first, spec.keyTile, isEdge, numKeys));
+  Vecs hidden(scores.size(), low);
+  if (!takesPart.empty()) {
+    Vecs other = scores;
+    if (spec.masked)
+      applyRegion(*spec.masked, Value(), other, first, isEdge);
+    for (size_t n = 0; n < hidden.size(); ++n)
+      hidden[n] = select(takesPart[n % vectors], other[n], low);
   }
-  return k.branch(isInner, ValueRange(scores).getTypes(), [&] { return scores; }, masked);
+  Vecs result;
+  for (int64_t r = 0; r < spec.keyTile; ++r)
+    for (int64_t v = 0; v < vectors; ++v) {
+      Mask isVisible;
+      if (!mask.isFull())
+        isVisible = k.asMask(mask.visibleTo(v, first + r));
+      if (isPacked)
+        isVisible = joined(isVisible, (marks[v] & (int64_t(1) << r)) != 0);
+      for (auto &term : shown) {
+        Mask shows = k.isNonZero(term[r][v]);
+        if (isVisible.value() && shows.type() != isVisible.type()) // where the queries agree
+          shows = k.toLanes(shows), isVisible = k.toLanes(isVisible);
+        isVisible = joined(isVisible, shows);
+      }
+      result.push_back(select(isVisible, scores[r * vectors + v], hidden[r * vectors + v]));
+    }
+  return result;
 }
 
-BlockEmitter::Values BlockEmitter::marksOfTile() {
-  Values marks;
-  for (int64_t v = 0; v < vectors; ++v)
-    marks.push_back(k.loadVector(scratch.marks, k.add(tileMarks, v * k.lanes)));
-  return marks;
+/// maskedTile, where the tile has hidden keys.
+BlockEmitter::Vecs BlockEmitter::maskTile(const Index &first, bool isEdge, const Vecs &scores) {
+  if (!dense.empty())
+    return maskedTile(first, isEdge, scores);
+  Mask isInner = (bounds.innerLower - 1 < first) & (first + (spec.keyTile - 1) < bounds.innerUpper);
+  if (isPacked) {
+    Num common = andOfLanes(tree<Vec>(marksOfTile(), std::bit_and<>()));
+    isInner = isInner & (common == (int64_t(1) << spec.keyTile) - 1);
+  }
+  return k.choose(isInner, [&] { return scores; }, [&] { return maskedTile(first, isEdge, scores); });
+}
+
+BlockEmitter::Vecs BlockEmitter::marksOfTile() {
+  return llvm::map_to_vector(llvm::seq(vectors),
+                             [&](int64_t v) { return scratch.marks.vector(lanes, tileMarks + v * lanes); });
 }
 
 /// Whether a list of blocks shows some query a key of the tile at hand.
-Value BlockEmitter::isListedTile() {
-  Value some = k.tree(marksOfTile(), [&](Value x, Value y) { return k.either(x, y); });
-  return k.isNonZero(vector::ReductionOp::create(k.b, k.loc, vector::CombiningKind::OR, some));
-}
+Mask BlockEmitter::isListedTile() { return orOfLanes(tree<Vec>(marksOfTile(), std::bit_or<>())) != 0; }
 
 /// Whether the dense masks may show a key of the tile; null where that is not
 /// asked quickly.
-Value BlockEmitter::isLiveTile(Value first, bool isEdge) {
-  Value live;
-  for (const HeadView &view : dense) {
-    bool isRow = view.isContiguous(Dim::J);
-    if (!isRow || !view.elementType().isInteger(8))
+Mask BlockEmitter::isLiveTile(const Index &first, bool isEdge) {
+  Mask isLive;
+  for (const AttentionView &view : dense) {
+    if (!view.isContiguous(Dim::J) || !view.elementType().isInteger(8))
       continue;
-    Values rows;
-    int64_t count = view.has(Dim::I) ? vectors * k.lanes : 1;
+    Vecs rows;
+    int64_t count = view.has(Dim::I) ? vectors * lanes : 1;
     for (int64_t n = 0; n < count; ++n) {
-      Value offset = k.add(count > 1 ? view.along(k, view.base, Dim::I, queries.row(k, n)) : view.base, first);
-      rows.push_back(isEdge ? k.loadFirst(view.flat, offset, k.sub(numKeys, first), spec.keyTile)
-                            : k.loadVector(view.flat, offset, spec.keyTile));
+      Index offset = (count > 1 ? view.along(view.base, Dim::I, queryOf(k.index(n))) : view.base) + first;
+      rows.push_back(isEdge ? view.flat.first(numKeys - first, spec.keyTile, offset)
+                            : view.flat.vector(spec.keyTile, offset));
     }
-    Value all = k.tree(rows, [&](Value x, Value y) -> Value { return arith::OrIOp::create(k.b, k.loc, x, y); });
-    Value bits = vector::ReductionOp::create(k.b, k.loc, vector::CombiningKind::OR, all);
-    Value some = k.isNonZero(bits);
-    live = live ? k.both(live, some) : some;
+    isLive = joined(isLive, orOfLanes(tree<Vec>(rows, std::bit_or<>())) != 0);
   }
-  return live;
+  return isLive;
 }
 
 /// Replaces each element of a tile by what `region` makes of it.
-void BlockEmitter::applyRegion(Block &region, Value result, MutableArrayRef<Value> tile, Value first, bool isEdge) {
+void BlockEmitter::applyRegion(Block &region, Value result, Vecs &tile, const Index &first, bool isEdge) {
   // Read only what the region uses.
-  SmallVector<SmallVector<Values>> captured(readers.size());
+  SmallVector<SmallVector<LaneBuilder::Values>> captured(readers.size());
   for (auto [n, reader] : llvm::enumerate(readers))
     if (!region.getArgument(1 + n).use_empty())
       captured[n] = reader.read(first, spec.keyTile, isEdge, numKeys);
   for (int64_t r = 0; r < spec.keyTile; ++r)
     for (int64_t v = 0; v < vectors; ++v) {
-      Value &element = tile[r * vectors + v];
-      Values arguments{element};
+      Vec &element = tile[r * vectors + v];
+      SmallVector<Value> arguments{element};
       for (auto [n, values] : llvm::enumerate(captured))
         arguments.push_back(values.empty() ? Value() : values[r][v]);
       auto index = [&](OpBuilder &, Location, int64_t dim) -> Value {
         if (dim == Dim::B || dim == Dim::H)
           return dim == Dim::B ? batch : head;
-        if (dim == Dim::J)
-          return k.add(first, r);
-        auto type = VectorType::get({k.lanes}, k.b.getIndexType());
-        return k.b.createOrFold<arith::AddIOp>(k.loc, k.broadcast(k.add(queries.first, v * k.lanes)),
-                                               vector::StepOp::create(k.b, k.loc, type));
+        return dim == Dim::J ? first + r : k.indicesFrom(firstQuery + v * lanes).value();
       };
       // canBuildAttention has asked canVectorizeBlock.
-      element = *vectorizeBlock(k.b, region, arguments, k.lanes, index, nullptr, result);
+      element = k.asVec(*vectorizeBlock(k.b, region, arguments, lanes, index, nullptr, result));
     }
 }
 
