@@ -38,8 +38,12 @@ public:
   Nums load4(const Buffer &flat, const Index &at) { return loadFew(flat, at, 4); }
   Nums loadFew(const Buffer &flat, const Index &at, int64_t count) { return nums(raw.loadFew(flat, at, count)); }
   Nums loadWide(const Buffer &flat, const Index &at, int64_t count) { return nums(raw.loadWide(flat, at, count)); }
+  Nums loadWords(const Buffer &flat, const Index &at, int64_t count) { return nums(raw.loadWords(flat, at, count)); }
   void store4(llvm::ArrayRef<Num> four, const Buffer &flat, const Index &at) { storeFew(four, flat, at); }
   void storeFew(llvm::ArrayRef<Num> few, const Buffer &flat, const Index &at) { raw.storeFew(values(few), flat, at); }
+  void storeWords(llvm::ArrayRef<Num> words, const Buffer &flat, const Index &at) {
+    raw.storeWords(values(words), flat, at);
+  }
   void copyAsync(const Buffer &to, const Index &toAt, const Buffer &from, const Index &fromAt, int64_t words,
                  const Mask &isInside) {
     raw.copyAsync(to, toAt, from, fromAt, words, isInside);
@@ -56,14 +60,26 @@ public:
   Nums loadMatrices(const Buffer &flat, const Index &at, bool transposed, Precision precision) {
     return nums(raw.loadMatrices(flat, at, transposed, precision));
   }
+  Nums unpacked(const Num &word, Precision precision) { return nums(raw.unpacked(word, precision)); }
   /// The bits of an f32, of packed ones, too.
   Num asFloat(mlir::Value word) { return asNum(raw.bitcast(word, b.getF32Type())); }
+  /// The other way around: the bits of an f32 or of packed ones as an i32.
+  Num asWord(mlir::Value x) { return asNum(raw.bitcast(x, b.getI32Type())); }
+  void warpBarrier() { raw.warpBarrier(); }
 
   /// `combine` over `width` lanes in each of them.
   template <typename Combine> Num acrossThreads(const Num &x, int64_t width, Combine combine, int64_t apart = 1) {
     auto both = [&](mlir::Value x, mlir::Value y) -> mlir::Value { return combine(asNum(x), asNum(y)); };
     return asNum(raw.acrossThreads(x, width, both, apart));
   }
+
+  /// The same of all `threads` of the block.
+  template <typename Combine> Num acrossBlock(const Num &x, int64_t threads, const Buffer &shared, Combine combine) {
+    auto both = [&](mlir::Value x, mlir::Value y) -> mlir::Value { return combine(asNum(x), asNum(y)); };
+    return asNum(raw.acrossBlock(x, threads, shared, both));
+  }
+  Nums transposeFour(llvm::ArrayRef<Num> four) { return nums(raw.transposeFour(values(four))); }
+  Num exp2Fast(const Num &x) { return asNum(raw.exp2Fast(x)); }
 
   Nums nums(mlir::ValueRange values) {
     return llvm::map_to_vector<6>(values, [&](mlir::Value x) { return asNum(x); });
