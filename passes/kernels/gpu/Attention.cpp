@@ -50,14 +50,13 @@ static bool takesWarpgroups(const AttentionSpec &spec, Precision precision, Sm90
 
 Value countGpuAttentionScratch(OpBuilder &builder, Location loc, const AttentionSpec &spec,
                                llvm::function_ref<Value(int64_t)> sizeOf, Precision precision, Sm90a sm90a) {
-  BlockBuilder k(builder, loc);
+  auto size = [&](int64_t dim) { return Index(builder, loc, sizeOf(dim)); };
   if (takesWarpgroups(spec, productsOf(spec, precision), sm90a))
-    return countWarpgroupsScratch(k, spec, sizeOf);
+    return countWarpgroupsScratch(spec, size);
   int64_t splits = countGpuAttentionSplits(spec);
   if (splits == 1)
     return {};
-  Value rows = k.mul(k.mul(sizeOf(Dim::B), sizeOf(Dim::H)), sizeOf(Dim::I));
-  return k.mul(rows, splits * (*spec.getStaticSize(Dim::E) + 2));
+  return size(Dim::B) * size(Dim::H) * size(Dim::I) * (splits * (*spec.getStaticSize(Dim::E) + 2));
 }
 
 std::unique_ptr<AttentionEmitter> makeAttention(OpBuilder &builder, Location loc, const AttentionSpec &spec,

@@ -1,14 +1,11 @@
 #include "passes/kernels/gpu/AttentionEmitter.h"
 
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 #include <limits>
 
 using namespace mlir;
 
 namespace attn {
-
-using Values = LaneBuilder::Values;
 
 static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -39,10 +36,10 @@ bool hasPieces(const AttentionSpec &spec, size_t operand, unsigned dim, int64_t 
          llvm::all_of(outer, [&](int64_t x) { return ShapedType::isDynamic(x) || isWhole(x); });
 }
 
-Values AttentionEmitter::launch(Value blocks) {
+SmallVector<Buffer> AttentionEmitter::launch(const Index &blocks) {
   SmallVector<int64_t> elements = sharedElements();
   elements.push_back(kExchanged);
-  Values shared = k.launch(blocks, kThreads, elements, {}, markBytes(spec, tileSizes()));
+  SmallVector<Buffer> shared = k.launch(blocks, kThreads, elements, {}, markBytes(spec, tileSizes()));
   k.setResidentBlocks(1);
   return shared;
 }
@@ -51,7 +48,7 @@ KeyMask::Bounds AttentionEmitter::seenKeys(KeyMask &mask) {
   KeyMask::Bounds bounds{k.index(0), numKeys, k.index(0), numKeys};
   if (mask.isFull())
     return bounds;
-  Value last = k.min(k.add(first, queriesPerBlock - 1), k.sub(numQueries, k.index(1)));
+  Index last = minimum(first + (queriesPerBlock - 1), numQueries - 1);
   bounds = mask.bounds(first, last);
   if (testsHidden())
     bounds.lower = k.index(0), bounds.upper = numKeys;
@@ -62,41 +59,39 @@ func::FuncOp AttentionEmitter::emit(StringRef symbol) {
   SmallVector<Type> types(spec.types.begin(), spec.types.end());
   if (splits > 1)
     types.push_back(MemRefType::get({ShapedType::kDynamic}, k.b.getF32Type()));
-  func::FuncOp function = k.function(symbol, types);
+  func::FuncOp function = k.raw.function(symbol, types);
   ValueRange buffers = function.getArguments();
   if (splits > 1)
-    parts = buffers.back(), buffers = buffers.drop_back();
+    parts = k.asBuffer(buffers.back()), buffers = buffers.drop_back();
   emitLaunches(buffers);
   return function;
 }
 
 void AttentionEmitter::emitLaunches(ValueRange buffers, IsWanted isWanted) {
   OpBuilder::InsertionGuard guard(k.b);
-  numQueries = getDimSize(k, spec, buffers, Dim::I), numKeys = getDimSize(k, spec, buffers, Dim::J);
-  heads = getDimSize(k, spec, buffers, Dim::H);
-  Value numBatches = getDimSize(k, spec, buffers, Dim::B);
-  blocksOfHead = k.ceilDiv(numQueries, queriesPerBlock);
+  numQueries = sizeOf(buffers, Dim::I), numKeys = sizeOf(buffers, Dim::J), heads = sizeOf(buffers, Dim::H);
+  Index numBatches = sizeOf(buffers, Dim::B);
+  blocksOfHead = ceilDiv(numQueries, queriesPerBlock);
   // Those that may have nothing to do are few, each for several blocks of queries.
-  Value outer = k.mul(numBatches, heads), perHead = blocksOfHead;
+  Index outer = numBatches * heads, perHead = blocksOfHead;
   if (isWanted)
-    perHead = k.min(perHead, k.max(k.div(k.index(kFewBlocks), k.max(outer, k.index(1))), k.index(1)));
-  Values shared = launch(k.mul(k.mul(outer, perHead), splits));
+    perHead = minimum(perHead, maximum(kFewBlocks / maximum(outer, 1), 1));
+  arrays = launch(outer * perHead * splits);
   Operation *launched = k.b.getInsertionBlock()->getParentOp();
-  auto emitSome = [&](Value begin) {
-    auto isLeft = [&](ValueRange at) { return k.less(at[0], blocksOfHead); };
-    k.repeat(begin, isLeft, [&](ValueRange at) -> Values {
-      setQueries(at[0]);
-      emitBlock(buffers, shared,
-                [&](Value begin, Value end, const KeyMask::Bounds &bounds) { sweep(shared, begin, end, bounds); });
+  auto emitSome = [&](const Index &begin) {
+    auto isLeft = [&](Index at) { return at < blocksOfHead; };
+    k.repeat(begin, isLeft, [&](Index at) {
+      setQueries(at);
+      emitBlock(buffers, [&](Index begin, Index end, const KeyMask::Bounds &bounds) { sweep(begin, end, bounds); });
       k.barrier(); // shared memory has been read
-      return {k.add(at[0], perHead)};
+      return at + perHead;
     });
   };
   if (isWanted) {
-    Value begin = setHead(k.block, perHead);
-    k.branch(isWanted(k, batch, head), [&] { emitSome(begin); });
+    Index begin = setHead(k.block, perHead);
+    k.when(isWanted(k, batch, head), [&] { emitSome(begin); });
   } else {
-    emitBlocks(buffers, shared);
+    emitBlocks(buffers);
   }
   if (splits == 1)
     return;
@@ -104,61 +99,57 @@ void AttentionEmitter::emitLaunches(ValueRange buffers, IsWanted isWanted) {
   mergeParts(buffers);
 }
 
-Value AttentionEmitter::setHead(Value number, Value perHead) {
-  Value outer = k.div(number, perHead);
-  batch = k.div(outer, heads), head = k.rem(outer, heads);
-  return k.rem(number, perHead);
+Index AttentionEmitter::setHead(const Index &number, const Index &perHead) {
+  Index outer = number / perHead;
+  batch = outer / heads, head = outer % heads;
+  return number % perHead;
 }
 
-void AttentionEmitter::setQueries(Value last) {
-  first = k.mul(k.sub(k.sub(blocksOfHead, k.index(1)), last), queriesPerBlock);
+void AttentionEmitter::setQueries(const Index &last) { first = (blocksOfHead - 1 - last) * queriesPerBlock; }
+
+void AttentionEmitter::setBlock(const Index &number) { setQueries(setHead(number, blocksOfHead)); }
+
+void AttentionEmitter::emitBlocks(ValueRange buffers) {
+  split = k.block % splits;
+  setBlock(k.block / splits);
+  emitBlock(buffers, [&](Index begin, Index end, const KeyMask::Bounds &bounds) { sweep(begin, end, bounds); });
 }
 
-void AttentionEmitter::setBlock(Value number) { setQueries(setHead(number, blocksOfHead)); }
-
-void AttentionEmitter::emitBlocks(ValueRange buffers, ArrayRef<Value> shared) {
-  split = k.rem(k.block, k.index(splits));
-  setBlock(k.div(k.block, k.index(splits)));
-  emitBlock(buffers, shared,
-            [&](Value begin, Value end, const KeyMask::Bounds &bounds) { sweep(shared, begin, end, bounds); });
-}
-
-void AttentionEmitter::emitBlock(ValueRange buffers, ArrayRef<Value> shared, Sweep sweep) {
+void AttentionEmitter::emitBlock(ValueRange buffers, Sweep sweep) {
   views.clear();
   for (auto [buffer, map] : llvm::zip_equal(buffers, spec.maps))
-    views.push_back(viewHead(k, buffer, map, batch, head));
-  KeyMask mask(k, spec, buffers, batch, head, numKeys);
+    views.emplace_back(k, buffer, map, batch, head);
+  KeyMask mask(k.raw, spec, buffers, batch, head, numKeys);
   keyMask = &mask;
   std::optional<BlockLists> blockLists;
   if (!spec.blockLists.empty()) {
-    blockLists.emplace(k, spec, buffers, batch, head, tileSizes(), shared.back(), exchanged(shared));
+    blockLists.emplace(k, spec, buffers, batch, head, tileSizes(), arrays.back(), exchanged());
     blockLists->setSizes(first, numQueries, numKeys);
     lists = &*blockLists;
   }
   KeyMask::Bounds bounds = seenKeys(mask);
-  Value begin = k.floorTo(bounds.lower, keysPerTile), end = bounds.upper;
+  Index begin = floorTo(k.asIndex(bounds.lower), keysPerTile), end = k.asIndex(bounds.upper);
   if (splits > 1) {
-    Value tiles = k.ceilDiv(k.sub(k.max(end, begin), begin), keysPerTile);
-    Value part = k.mul(k.ceilDiv(tiles, splits), keysPerTile);
-    begin = k.add(begin, k.mul(split, part));
-    end = k.min(end, k.add(begin, part));
+    Index tiles = ceilDiv(maximum(end, begin) - begin, keysPerTile);
+    Index part = ceilDiv(tiles, splits) * keysPerTile;
+    begin = begin + split * part;
+    end = minimum(end, begin + part);
   }
   sweep(begin, end, bounds);
   keyMask = nullptr, lists = nullptr;
 }
 
-void AttentionEmitter::sweep(ArrayRef<Value> shared, Value begin, Value end, const KeyMask::Bounds &bounds) {
-  start(shared);
-  Values state;
+void AttentionEmitter::sweep(Index begin, Index end, const KeyMask::Bounds &bounds) {
+  start();
   pass = spec.hasWeightSweep() ? Pass::reduce : Pass::online;
   if (pass == Pass::online && storesTiles(spec))
-    begin = k.index(0), end = numKeys, sweepsAll = boolean(true);
-  if (pass == Pass::reduce && spec.normalizer == Normalizer::none)
-    state = startState();
-  else
-    state = sweepsAgain() ? sweepTwice(exchanged(shared), begin, end, bounds) : sweepTiles(begin, end, bounds);
+    begin = k.index(0), end = numKeys, sweepsAll = k.truth(true);
+  bool needsNoSum = pass == Pass::reduce && spec.normalizer == Normalizer::none;
+  Nums state = needsNoSum      ? startState()
+               : sweepsAgain() ? sweepTwice(begin, end, bounds)
+                               : sweepTiles(begin, end, bounds);
   if (spec.hasWeightSweep())
-    state = sweepWeights(exchanged(shared), begin, end, bounds, state);
+    state = sweepWeights(begin, end, bounds, state);
   k.waitForCopies(0); // none may be under way when the block ends
   if (splits == 1)
     store(state);
@@ -167,127 +158,112 @@ void AttentionEmitter::sweep(ArrayRef<Value> shared, Value begin, Value end, con
 }
 
 /// Once more, with hidden keys in the rows that see no other, if there are any.
-Values AttentionEmitter::sweepTwice(Value exchange, Value begin, Value end, const KeyMask::Bounds &bounds) {
-  Value sweptAll = sweepsAll ? sweepsAll : boolean(false);
+Nums AttentionEmitter::sweepTwice(const Index &begin, const Index &end, const KeyMask::Bounds &bounds) {
+  Mask no = k.truth(false), yes = k.truth(true), sweptAll = sweepsAll.value_or(no);
   // Whether to sweep, whether it is the second time, which rows take hidden keys, the state.
-  Values init = {boolean(true), boolean(false)};
-  init.append(rows, boolean(false));
-  init.append(startState());
-  auto goesOn = [](ValueRange carried) { return carried[0]; };
-  Values done = k.repeat(init, goesOn, [&](ValueRange carried) {
-    Value isSecond = carried[1], takesAll = k.either(isSecond, sweptAll);
-    sweepsAll = takesAll;
-    takesPart.assign(carried.begin() + 2, carried.begin() + 2 + rows);
-    Value from = k.select(isSecond, k.index(0), begin), to = k.select(isSecond, numKeys, end);
-    Values state = sweepTiles(from, to, bounds), next = {Value(), boolean(true)};
+  std::tuple init(yes, no, Masks(rows, no), startState());
+  auto goesOn = [](Mask isLeft, Mask, Masks, Nums) { return isLeft; };
+  auto done = k.repeat(init, goesOn, [&](Mask, Mask isSecond, Masks taking, Nums) {
+    sweepsAll = isSecond | sweptAll, takesPart = taking;
+    Index from = select(isSecond, k.index(0), begin), to = select(isSecond, numKeys, end);
+    Nums state = sweepTiles(from, to, bounds);
     k.waitForCopies(0);
+    Masks areEmpty;
     for (int64_t r = 0; r < rows; ++r) {
-      Value isEmpty = isEmptyRow(sumOfRow(state[rows + r]));
+      Mask isEmpty = isEmptyRow(sumOfRow(state[rows + r]));
       // The second time only the sweep for weights asks for the rows.
-      next.push_back(spec.hasWeightSweep() ? k.select(isSecond, takesPart[r], isEmpty) : isEmpty);
+      areEmpty.push_back(spec.hasWeightSweep() ? select(isSecond, takesPart[r], isEmpty) : isEmpty);
     }
-    Value some = anyInBlock(ArrayRef(next).drop_front(2), exchange);
-    next[0] = k.select(isSecond, boolean(false), some);
-    next.append(state);
-    return next;
+    Mask some = anyInBlock(areEmpty);
+    return std::tuple(select(isSecond, no, some), yes, areEmpty, state);
   });
-  sweepsAll = Value();
-  takesPart.assign(done.begin() + 2, done.begin() + 2 + rows);
-  return Values(ArrayRef(done).drop_front(2 + rows));
+  sweepsAll.reset();
+  takesPart = std::get<2>(done);
+  return std::get<3>(done);
 }
 
-Value AttentionEmitter::anyInBlock(ArrayRef<Value> conditions, Value exchange) {
-  Value some = k.tree(conditions, [&](Value x, Value y) { return k.either(x, y); });
-  some = k.acrossBlock(k.select(some, k.scalar(1), k.scalar(0)), kThreads, exchange,
-                       [&](Value x, Value y) { return k.greater(x, y); });
-  return k.compare(arith::CmpFPredicate::OGT, some, k.scalar(0));
+Mask AttentionEmitter::anyInBlock(ArrayRef<Mask> conditions) {
+  Mask some = tree(conditions, [](Mask x, Mask y) { return x | y; });
+  auto greatest = [](Num x, Num y) { return maximum(x, y); };
+  return k.acrossBlock(select(some, k.f32(1), k.f32(0)), kThreads, exchanged(), greatest) > 0.0;
 }
 
 /// A hidden key's, before the normaliser.
-Value AttentionEmitter::hiddenScore() { return k.scalar(spec.normalizer == Normalizer::softmax ? -kInfinity : 0); }
+Num AttentionEmitter::hiddenScore() { return k.f32(spec.normalizer == Normalizer::softmax ? -kInfinity : 0); }
 
-Values AttentionEmitter::startState() {
+Nums AttentionEmitter::startState() {
   // Of each row: maximum (of a softmax), this thread's part of the sum, its columns of the result.
-  Values state(rows, hiddenScore());
-  state.append(rows + rows * width, k.scalar(0));
+  Nums state(rows, hiddenScore());
+  state.append(rows + rows * width, k.f32(0));
   return state;
 }
 
-Values AttentionEmitter::sweepTiles(Value begin, Value end, const KeyMask::Bounds &bounds) {
+Nums AttentionEmitter::sweepTiles(const Index &begin, const Index &end, const KeyMask::Bounds &bounds) {
   if (lists)
     return sweepListedTiles(begin, end, bounds);
   copyKeys(begin);
-  return k.loop(begin, end, keysPerTile, startState(),
-                [&](Value key, ValueRange carried) { return sweepOne(key, k.add(key, keysPerTile), bounds, carried); });
+  return k.rolledLoop(begin, end, keysPerTile, startState(),
+                      [&](Index key, Nums state) { return sweepOne(key, key + keysPerTile, bounds, state); });
 }
 
-void AttentionEmitter::setTile(Value key, Value next, const KeyMask::Bounds &bounds) {
-  Value end = k.add(key, keysPerTile);
-  isEdge = k.either(k.less(key, bounds.innerLower), k.less(bounds.innerUpper, end));
+void AttentionEmitter::setTile(const Index &key, const Index &next, const KeyMask::Bounds &bounds) {
+  Index end = key + keysPerTile;
+  isEdge = (key < k.asIndex(bounds.innerLower)) | (k.asIndex(bounds.innerUpper) < end);
   following = next;
 }
 
-Values AttentionEmitter::sweepOne(Value key, Value next, const KeyMask::Bounds &bounds, ValueRange state) {
+Nums AttentionEmitter::sweepOne(const Index &key, const Index &next, const KeyMask::Bounds &bounds, const Nums &state) {
   setTile(key, next, bounds);
   return sweepTile(key, state);
 }
 
 /// Window by window; windows without a listed key are left out.
-Values AttentionEmitter::sweepListedTiles(Value begin, Value end, const KeyMask::Bounds &bounds) {
-  Value takesAll = sweepsAll ? sweepsAll : arith::ConstantIntOp::create(k.b, k.loc, testsHidden(), 1);
-  Values init = {begin};
-  init.append(startState());
-  auto isBefore = [&](ValueRange carried) { return k.less(carried[0], end); };
-  Values behind = k.repeat(init, isBefore, [&](ValueRange outer) -> Values {
+Nums AttentionEmitter::sweepListedTiles(const Index &begin, const Index &end, const KeyMask::Bounds &bounds) {
+  Mask takesAll = sweepsAll ? *sweepsAll : k.truth(testsHidden());
+  auto isBefore = [&](Index window, Nums) { return window < end; };
+  auto done = k.repeat(std::tuple(begin, startState()), isBefore, [&](Index from, Nums state) {
     k.waitForCopies(0);
-    Value window = k.floorTo(outer[0], keysPerTile), next = lists->mark(window);
-    Value windowEnd = k.min(lists->windowEnd(), end);
-    next = k.select(takesAll, lists->windowEnd(), next);
-    auto findTile = [&](Value from) -> Value {
-      auto isPassed = [&](ValueRange tile) {
-        Value isWanted = k.either(takesAll, lists->isListedTile(tile[0]));
-        return k.select(isWanted, arith::ConstantIntOp::create(k.b, k.loc, 0, 1), k.less(tile[0], windowEnd));
+    Index window = floorTo(from, keysPerTile), next = lists->mark(window);
+    Index windowEnd = minimum(lists->windowEnd(), end);
+    next = select(takesAll, lists->windowEnd(), next);
+    auto findTile = [&](const Index &from) {
+      auto isPassed = [&](Index tile) {
+        Mask isWanted = takesAll | lists->isListedTile(tile);
+        return select(isWanted, k.truth(false), tile < windowEnd);
       };
-      return k.repeat(from, isPassed, [&](ValueRange tile) { return Values{k.add(tile[0], keysPerTile)}; })[0];
+      return k.repeat(from, isPassed, [&](Index tile) { return tile + keysPerTile; });
     };
     // Keys of tiles that are not listed are not read.
-    auto orNone = [&](Value tile) { return k.select(k.less(tile, windowEnd), tile, numKeys); };
-    Values inner(outer);
-    inner[0] = findTile(window);
-    copyKeys(orNone(inner[0]));
-    auto isInWindow = [&](ValueRange carried) { return k.less(carried[0], windowEnd); };
-    Values result = k.repeat(inner, isInWindow, [&](ValueRange carried) {
-      Value tile = findTile(k.add(carried[0], keysPerTile));
-      Values one = {tile};
-      one.append(sweepOne(carried[0], orNone(tile), bounds, carried.drop_front()));
-      return one;
+    auto orNone = [&](const Index &tile) { return select(tile < windowEnd, tile, numKeys); };
+    Index firstTile = findTile(window);
+    copyKeys(orNone(firstTile));
+    auto isInWindow = [&](Index tile, Nums) { return tile < windowEnd; };
+    auto swept = k.repeat(std::tuple(firstTile, state), isInWindow, [&](Index tile, Nums state) {
+      Index after = findTile(tile + keysPerTile);
+      return std::tuple(after, sweepOne(tile, orNone(after), bounds, state));
     });
-    result[0] = next;
-    return result;
+    return std::tuple(next, std::get<1>(swept));
   });
-  behind.erase(behind.begin());
-  return behind;
+  return std::get<1>(done);
 }
 
-Value AttentionEmitter::readAt(size_t operand, Value i, Value j) {
-  const HeadView &view = views[operand];
-  return k.load(view.flat, view.along(k, view.along(k, view.base, Dim::I, i), Dim::J, j));
+Num AttentionEmitter::readAt(size_t operand, const Index &i, const Index &j) {
+  const OperandView &view = views[operand];
+  return view.flat(view.at({{Dim::I, i}, {Dim::J, j}}));
 }
 
-void AttentionEmitter::storeF32(Value x, const HeadView &view, Value offset) {
-  memref::StoreOp::create(k.b, k.loc, k.fromF32(x, view.elementType()), view.flat, offset);
-}
-
-Values AttentionEmitter::givenScores(Value key) {
-  Values scores;
+Nums AttentionEmitter::givenScores(const Index &key) {
+  Nums scores;
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < columns; ++c)
-      scores.push_back(k.toF32(readAt(spec.query, query(r), k.min(keyOf(key, c), k.sub(numKeys, k.index(1))))));
+    for (int64_t c = 0; c < columns; ++c) {
+      Index i = query(r), j = orLast(keyOf(key, c));
+      scores.push_back(convert(readAt(spec.query, i, j), k.b.getF32Type()));
+    }
   return scores;
 }
 
-Value AttentionEmitter::regionAt(Block &block, Value root, Value score, Value i, Value j) {
-  Values arguments = {score};
+Num AttentionEmitter::regionAt(Block &block, Value root, const Num &score, const Index &i, const Index &j) {
+  SmallVector<Value> arguments = {score};
   for (size_t n = 0; n < spec.numCaptures; ++n)
     arguments.push_back(readAt(spec.firstCapture + n, i, j));
   auto index = [&](Operation &op) -> Value {
@@ -297,55 +273,59 @@ Value AttentionEmitter::regionAt(Block &block, Value root, Value score, Value i,
     Value known[] = {batch, head, i, j};
     return known[place.getDim()];
   };
-  return k.cloneScalar(block, arguments, index, root);
+  return k.asNum(k.raw.cloneScalar(block, arguments, index, root));
 }
 
-Values AttentionEmitter::finishScores(const Values &raw, Value key) {
+Nums AttentionEmitter::finishScores(const Nums &raw, const Index &key) {
   keep(ExtraSource::raw_scores, raw, key);
-  Values result = powerScale ? raw : Values();
+  Nums result = powerScale ? raw : Nums();
   for (int64_t r = 0; r < rows && !powerScale; ++r)
     for (int64_t c = 0; c < columns; ++c) {
-      Value j = k.min(keyOf(key, c), k.sub(numKeys, k.index(1)));
+      Index j = orLast(keyOf(key, c));
       result.push_back(regionAt(*spec.score, spec.scoreValue, raw[result.size()], query(r), j));
     }
   seen.clear();
   keep(ExtraSource::scores, result, key);
-  SmallVector<Type> types(result.size(), k.b.getF32Type());
   if (testsAllTiles())
     result = masked(result, key);
   else
-    result = k.branch(isEdge, types, [&] { return masked(result, key); }, [&] { return result; });
+    result = k.choose(isEdge, [&] { return masked(result, key); }, [&] { return result; });
   keep(ExtraSource::masked_scores, result, key);
-  for (Value &score : result)
+  for (Num &score : result)
     score = roundToSoftmaxType(score);
   return result;
 }
 
-Values AttentionEmitter::masked(const Values &values, Value key) {
-  Values result;
+std::optional<Mask> AttentionEmitter::isVisible(const Index &i, const Index &place, const Index &j) {
+  std::optional<Mask> isSeen;
+  auto join = [&](Mask bit) { isSeen = isSeen ? *isSeen & bit : bit; };
+  if (!keyMask->isFull()) // what it says of keys behind the last does not matter
+    join(k.asMask(k.raw.extract(keyMask->visibleKeys(i, place), 0)));
+  for (size_t operand : spec.denseMasks)
+    join(readAt(operand, i, j) != 0);
+  if (lists)
+    join(lists->isListed(i, j));
+  return isSeen;
+}
+
+Nums AttentionEmitter::masked(const Nums &values, const Index &key) {
+  Nums result;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < columns; ++c) {
-      Value score = values[result.size()], i = query(r), place = keyOf(key, c);
-      Value j = k.min(place, k.sub(numKeys, k.index(1)));
-      Value isSeen;
-      if (!keyMask->isFull()) // what it says of keys behind the last does not matter
-        isSeen = k.extract(keyMask->visibleKeys(i, place), 0);
-      auto join = [&](Value bit) { isSeen = isSeen ? k.both(isSeen, bit) : bit; };
-      for (size_t operand : spec.denseMasks)
-        join(k.isNonZero(readAt(operand, i, j)));
-      if (lists)
-        join(lists->isListed(i, j));
+      Num score = values[result.size()];
+      Index i = query(r), place = keyOf(key, c), j = orLast(place);
+      std::optional<Mask> isSeen = isVisible(i, place, j);
       if (isSeen) {
-        Value hidden = hiddenScore();
+        Num hidden = hiddenScore();
         if (spec.letsHiddenTakePart()) {
-          Value other = spec.masked ? regionAt(*spec.masked, {}, score, i, j) : score;
-          hidden = testsHidden() ? other : k.select(takesPart[r], other, hidden);
+          Num other = spec.masked ? regionAt(*spec.masked, {}, score, i, j) : score;
+          hidden = testsHidden() ? other : select(takesPart[r], other, hidden);
         }
-        score = k.select(isSeen, score, hidden);
+        score = select(*isSeen, score, hidden);
       }
       if (keepsSeen())
-        seen.push_back(isSeen ? isSeen : arith::ConstantIntOp::create(k.b, k.loc, 1, 1).getResult());
-      result.push_back(k.select(k.less(place, numKeys), score, hiddenScore()));
+        seen.push_back(isSeen ? *isSeen : k.truth(true));
+      result.push_back(select(place < numKeys, score, hiddenScore()));
     }
   return result;
 }

@@ -3,11 +3,11 @@
 
 #include "passes/kernels/gpu/Attention.h"
 #include "passes/kernels/gpu/AttentionLists.h"
-#include "passes/kernels/gpu/BlockBuilder.h"
 #include "passes/kernels/shared/AttentionMask.h"
-#include "passes/kernels/shared/AttentionOperands.h"
 
 namespace attn {
+
+using Masks = llvm::SmallVector<Mask>;
 
 /// What the forms of flash attention share: a block of threads has some queries
 /// and goes over tiles of keys; each of `groupWidth` threads side by side has some
@@ -16,7 +16,6 @@ namespace attn {
 class AttentionEmitter {
 public:
   using Dim = AttentionOp::Dim;
-  using Values = LaneBuilder::Values;
   static constexpr int64_t kThreads = 128;
   static constexpr int64_t kSharedElements = 48 * 1024 / 4; ///< that a launch may have without asking
 
@@ -28,44 +27,41 @@ public:
   mlir::func::FuncOp emit(llvm::StringRef symbol);
   /// The launches alone, where the builder stands; blocks of a (batch, head) that
   /// isn't wanted do nothing.
-  using IsWanted = llvm::function_ref<mlir::Value(BlockBuilder &, mlir::Value batch, mlir::Value head)>;
+  using IsWanted = llvm::function_ref<Mask(ThreadCode &, const Index &batch, const Index &head)>;
   void emitLaunches(mlir::ValueRange buffers, IsWanted isWanted = nullptr);
 
 protected:
-  /// Opens the launch; what it returns comes back in start and sweep.
-  virtual Values launch(mlir::Value blocks);
+  /// Opens the launch; its arrays in shared memory, those of sharedElements first.
+  virtual llvm::SmallVector<Buffer> launch(const Index &blocks);
   /// What a block of threads does: one block of queries, or several.
-  virtual void emitBlocks(mlir::ValueRange buffers, mlir::ArrayRef<mlir::Value> shared);
+  virtual void emitBlocks(mlir::ValueRange buffers);
   /// The keys [begin, end) of a block of queries, and its result.
-  virtual void sweep(mlir::ArrayRef<mlir::Value> shared, mlir::Value begin, mlir::Value end,
-                     const KeyMask::Bounds &bounds);
-  using Sweep = llvm::function_ref<void(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds)>;
-  void emitBlock(mlir::ValueRange buffers, mlir::ArrayRef<mlir::Value> shared, Sweep sweep);
+  virtual void sweep(Index begin, Index end, const KeyMask::Bounds &bounds);
+  using Sweep = llvm::function_ref<void(const Index &begin, const Index &end, const KeyMask::Bounds &bounds)>;
+  void emitBlock(mlir::ValueRange buffers, Sweep sweep);
   /// The block of queries at hand is number `number` of them all.
-  void setBlock(mlir::Value number);
+  void setBlock(const Index &number);
   /// The loop over tiles; the state behind the last.
-  Values sweepTiles(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
-  Values startState();
+  Nums sweepTiles(const Index &begin, const Index &end, const KeyMask::Bounds &bounds);
+  Nums startState();
   /// The tile from `key` on is the one at hand, `next` the one after it.
-  void setTile(mlir::Value key, mlir::Value next, const KeyMask::Bounds &bounds);
+  void setTile(const Index &key, const Index &next, const KeyMask::Bounds &bounds);
   /// sweepTile for it.
-  Values sweepOne(mlir::Value key, mlir::Value next, const KeyMask::Bounds &bounds, mlir::ValueRange state);
+  Nums sweepOne(const Index &key, const Index &next, const KeyMask::Bounds &bounds, const Nums &state);
   /// Arrays of f32 in shared memory.
   virtual llvm::SmallVector<int64_t> sharedElements() { return {}; }
   /// Before the tiles.
-  virtual void start(mlir::ArrayRef<mlir::Value>) {}
+  virtual void start() {}
   /// Starts to copy the keys of the tile from `key` on, of which sweepTile finds one group under way; no keys are
   /// read from the last one on.
-  virtual void copyKeys(mlir::Value) {}
+  virtual void copyKeys(const Index &) {}
   /// The state after the tile from `key` on; copies the keys of the one that `following` says.
-  virtual Values sweepTile(mlir::Value key, mlir::ValueRange state) = 0;
+  virtual Nums sweepTile(const Index &key, const Nums &state) = 0;
   /// Place of the thread's query number `r` in the block, of its key `c` in the
   /// tile, of its column `e` in the result.
-  virtual mlir::Value row(int64_t r) = 0;
-  virtual mlir::Value keyPlace(int64_t c) = 0;
-  virtual mlir::Value columnPlace(int64_t e) = 0;
-  bool storesEight();
-  Values roundedRow(mlir::ArrayRef<mlir::Value> columns, mlir::Value factor);
+  virtual Index row(int64_t r) = 0;
+  virtual Index keyPlace(int64_t c) = 0;
+  virtual Index columnPlace(int64_t e) = 0;
 
   /// What a sweep makes of scores.
   enum class Pass {
@@ -80,8 +76,10 @@ protected:
   int64_t neighbours = 0; ///< columns of the result that a thread has side by side
   int64_t valueWidth;     ///< of them all
 
-  mlir::Value query(int64_t r) { return k.min(k.add(first, row(r)), k.sub(numQueries, k.index(1))); }
-  mlir::Value keyOf(mlir::Value key, int64_t c) { return k.add(key, keyPlace(c)); }
+  Index query(int64_t r) { return minimum(first + row(r), numQueries - 1); }
+  Index keyOf(const Index &key, int64_t c) { return key + keyPlace(c); }
+  /// `key`, or the last one for those behind it.
+  Index orLast(const Index &key) { return minimum(key, numKeys - 1); }
   bool testsAllTiles() const {
     return !spec.denseMasks.empty() || !spec.blockLists.empty() || testsHidden() || keepsSeen();
   }
@@ -93,88 +91,102 @@ protected:
   bool sweepsAgain() const { return spec.letsHiddenTakePart() && splits == 1 && canSweepAgain(); }
   virtual bool canSweepAgain() const { return true; }
   bool canHide() const { return testsAllTiles() || spec.canMask(); }
-  mlir::Value readAt(size_t operand, mlir::Value i, mlir::Value j);
+  Num readAt(size_t operand, const Index &i, const Index &j);
   /// Buffers of f16 and bf16 are widened as they are read, and results rounded as they are stored.
-  mlir::Value loadF32(const HeadView &view, mlir::Value offset) { return k.toF32(k.load(view.flat, offset)); }
-  void storeF32(mlir::Value x, const HeadView &view, mlir::Value offset);
+  Num loadF32(const OperandView &view, const Index &at) { return convert(view.flat(at), k.b.getF32Type()); }
+  void storeF32(const Num &x, const OperandView &view, const Index &at) {
+    view.flat.set(convert(x, view.elementType()), at);
+  }
   /// Of row `j` of an operand in bytes, whose numbers lie along `dim`: what its codes are multiplied by.
-  mlir::Value scaleOfRow(const HeadView &view, int64_t dim, mlir::Value j);
+  Num scaleOfRow(const OperandView &view, int64_t dim, const Index &j);
+  Index sizeOf(mlir::ValueRange buffers, int64_t dim) { return k.asIndex(getDimSize(k.raw, spec, buffers, dim)); }
+  /// Whether a number is above or below 0.
+  Mask isNonZero(const Num &x) { return k.asMask(k.raw.compare(mlir::arith::CmpFPredicate::ONE, x, k.f32(0))); }
 
   /// The raw scores of kind `given`.
-  Values givenScores(mlir::Value key);
+  Nums givenScores(const Index &key);
   /// The score region and the masks on raw scores [row][key].
-  Values finishScores(const Values &raw, mlir::Value key);
+  Nums finishScores(const Nums &raw, const Index &key);
   /// Weights of scores of the tile from `key` on; `state` has maximum, sum and columns of each row, `next`
   /// gets them, columns scaled to the new maximum.
-  Values weigh(const Values &scores, mlir::Value key, mlir::ValueRange state, Values &next);
+  Nums weigh(const Nums &scores, const Index &key, const Nums &state, Nums &next);
   /// The same, but for the columns of `next`, which scaleColumns scales by `factors` then.
-  Values weighTile(const Values &scores, mlir::Value key, mlir::ValueRange state, Values &next, Values &factors);
-  void scaleColumns(Values &state, mlir::ArrayRef<mlir::Value> factors);
+  Nums weighTile(const Nums &scores, const Index &key, const Nums &state, Nums &next, Nums &factors);
+  void scaleColumns(Nums &state, llvm::ArrayRef<Num> factors);
 
-  BlockBuilder k;
+  ThreadCode k;
   const AttentionSpec &spec;
-  mlir::Value batch, head, first, numQueries, numKeys, blocksOfHead;
-  mlir::Value isEdge;    ///< the tile is not seen in full by all queries, or has keys behind the last
-  mlir::Value following; ///< the tile after the one at hand
-  llvm::SmallVector<HeadView> views;
+  Index batch, head, first, numQueries, numKeys, blocksOfHead;
+  Mask isEdge;     ///< the tile is not seen in full by all queries, or has keys behind the last
+  Index following; ///< the tile after the one at hand
+  llvm::SmallVector<OperandView> views;
+  llvm::SmallVector<Buffer> arrays; ///< in shared memory
   const int64_t splits;
 
-  void store(mlir::ValueRange state);
+  void store(const Nums &state);
   /// The same where other blocks have the other keys.
-  void storePart(mlir::ValueRange state);
+  void storePart(const Nums &state);
   /// Sum of the parts that the threads of a group have.
-  virtual mlir::Value sumOfRow(mlir::Value part);
+  virtual Num sumOfRow(const Num &part);
   /// The exponential of a difference of scores, that of a maximum's units.
-  mlir::Value exponential(mlir::Value x);
+  Num exponential(const Num &x);
   /// What scores are relative to.
-  mlir::Value shiftOf(mlir::Value maximum);
+  Num shiftOf(const Num &maximum);
 
 private:
   static std::optional<float> powerScaleOf(const AttentionSpec &spec);
   /// Sets batch and head; the rest of `number`, of `perHead` to each.
-  mlir::Value setHead(mlir::Value number, mlir::Value perHead);
+  Index setHead(const Index &number, const Index &perHead);
   /// Later queries see more keys where a limit moves: the longest work comes first.
-  void setQueries(mlir::Value last);
+  void setQueries(const Index &last);
   /// Weights of scores relative to `shift`, which is in the units of a maximum.
-  mlir::Value weightOf(mlir::Value score, mlir::Value shift);
-  mlir::Value roundToSoftmaxType(mlir::Value x);
-  mlir::Value regionAt(mlir::Block &block, mlir::Value root, mlir::Value score, mlir::Value i, mlir::Value j);
-  Values masked(const Values &values, mlir::Value key);
+  Num weightOf(const Num &score, const Num &shift);
+  Num roundToSoftmaxType(const Num &x);
+  Num regionAt(mlir::Block &block, mlir::Value root, const Num &score, const Index &i, const Index &j);
+  Nums masked(const Nums &values, const Index &key);
+  /// Whether query `i` sees the key at `place`, or `j`, the last one, if that is behind it; none: it sees all.
+  std::optional<Mask> isVisible(const Index &i, const Index &place, const Index &j);
   KeyMask::Bounds seenKeys(KeyMask &mask);
   /// Whether no key counts in the row.
-  mlir::Value isEmptyRow(mlir::Value sum);
+  Mask isEmptyRow(const Num &sum) { return sum == 0.0; }
   /// What a row's columns are multiplied by in the end.
-  mlir::Value normalizer(mlir::Value sum);
-  mlir::Value orWithoutKeys(mlir::Value x);
-  mlir::Value numKeysAsFloat();
-  mlir::Value meanOfValues(const HeadView &value, mlir::Value column);
-  void storeLogSum(mlir::ArrayRef<HeadView> views, mlir::Value i, mlir::Value shift, mlir::Value sum);
+  Num normalizer(const Num &sum);
+  Num orWithoutKeys(const Num &x);
+  Num numKeysAsFloat();
+  Num meanOfValues(const OperandView &value, const Index &column);
+  void storeLogSum(llvm::ArrayRef<OperandView> views, const Index &i, const Num &shift, const Num &sum);
+  bool storesEight();
+  Nums roundedRow(llvm::ArrayRef<Num> columns, const Num &factor);
+  /// To the row at `offset` of the result: columns of the thread times `factor`, or what roundedRow gives.
+  void storeColumns(llvm::ArrayRef<Num> columns, const Num &factor, const Index &offset);
+  void storeRounded(llvm::ArrayRef<Num> words, const Index &member, const Index &offset);
+  void whenColumn(const Index &column, llvm::function_ref<void()> body);
   void mergeParts(mlir::ValueRange buffers);
 
-  Values sweepTwice(mlir::Value exchange, mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
-  Values sweepListedTiles(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
-  Values sweepWeights(mlir::Value exchange, mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds,
-                      mlir::ValueRange state);
+  Nums sweepTwice(const Index &begin, const Index &end, const KeyMask::Bounds &bounds);
+  Nums sweepListedTiles(const Index &begin, const Index &end, const KeyMask::Bounds &bounds);
+  Nums sweepWeights(Index begin, Index end, const KeyMask::Bounds &bounds, const Nums &state);
   /// Scores or weights of the tile from `key` on to the extra results that ask for `stage`.
-  void keep(ExtraSource stage, const Values &tile, mlir::Value key);
-  Values finalWeights(const Values &scores, mlir::Value key);
-  mlir::Value anyInBlock(mlir::ArrayRef<mlir::Value> conditions, mlir::Value exchange);
-  mlir::Value hiddenScore();
-  mlir::Value boolean(bool value) { return mlir::arith::ConstantIntOp::create(k.b, k.loc, value, 1); }
-  mlir::Value exchanged(mlir::ArrayRef<mlir::Value> shared) { return shared[sharedElements().size()]; }
+  void keep(ExtraSource stage, const Nums &tile, const Index &key);
+  Nums finalWeights(const Nums &scores, const Index &key);
+  Mask anyInBlock(llvm::ArrayRef<Mask> conditions);
+  Num hiddenScore();
+  Buffer exchanged() { return arrays[sharedElements().size()]; }
   TileSizes tileSizes() const { return {kThreads, queriesPerBlock, keysPerTile}; }
 
   KeyMask *keyMask = nullptr;
   BlockLists *lists = nullptr;
-  mlir::Value sweepsAll; ///< no tile is left out, if known in the run only
-  Values takesPart;      ///< rows in which hidden keys do
-  Values seen;           ///< keys of the tile by row, if they are kept
+  std::optional<Mask> sweepsAll; ///< no tile is left out, if known in the run only
+  Masks takesPart;               ///< rows in which hidden keys do
+  Masks seen;                    ///< keys of the tile by row, if they are kept
   /// Of each row, for the final weights: weights are exponentials relative to a shift, times a factor, plus a share.
-  Values shifts, factors, shares;
+  Nums shifts, factors;
+  llvm::SmallVector<std::optional<Num>> shares;
   /// Scores are products times a factor and nothing else, and this is it times log2(e): they stay as they are, and
   /// maxima are kept in units of powers of 2. What may overflow by it is left to the score region.
   const std::optional<float> powerScale;
-  mlir::Value heads, split, parts;
+  Index heads, split;
+  Buffer parts;
 };
 
 /// Whether an extra result has an element for each query and key.
@@ -203,8 +215,7 @@ std::unique_ptr<AttentionEmitter> makeAttention(mlir::OpBuilder &builder, mlir::
 /// The same by those of warpgroups, on sm_90a (AttentionWarpgroups.cpp). With
 /// Sm90a::also the host chooses between this form and the others.
 bool canUseWarpgroups(const AttentionSpec &spec, Precision precision);
-mlir::Value countWarpgroupsScratch(LaneBuilder &k, const AttentionSpec &spec,
-                                   llvm::function_ref<mlir::Value(int64_t dim)> sizeOf);
+mlir::Value countWarpgroupsScratch(const AttentionSpec &spec, llvm::function_ref<Index(int64_t dim)> sizeOf);
 mlir::func::FuncOp buildWarpgroupsAttention(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
                                             const AttentionSpec &spec, Precision precision, Sm90a use);
 

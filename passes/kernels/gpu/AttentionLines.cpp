@@ -1,7 +1,6 @@
 #include "passes/kernels/gpu/AttentionEmitter.h"
 #include "passes/kernels/gpu/NarrowRows.h"
 
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 
 // Few queries, as in decoding: as fast as keys and values come from memory. A lane reads 16 bytes of a key's row and of
@@ -14,7 +13,6 @@ using namespace mlir;
 namespace attn {
 
 using Dim = AttentionOp::Dim;
-using Values = LaneBuilder::Values;
 
 namespace {
 
@@ -79,48 +77,49 @@ public:
   }
 
 private:
-  Values launch(Value blocks) override;
-  void sweep(ArrayRef<Value> shared, Value begin, Value end, const KeyMask::Bounds &bounds) override;
-  Values sweepTile(Value key, ValueRange state) override;
+  SmallVector<Buffer> launch(const Index &blocks) override;
+  void sweep(Index begin, Index end, const KeyMask::Bounds &bounds) override;
+  Nums sweepTile(const Index &key, const Nums &state) override;
   /// Lanes of a group agree.
-  Value sumOfRow(Value part) override { return part; }
+  Num sumOfRow(const Num &part) override { return part; }
 
   void readQueries();
-  Value isInRow(int64_t dim);
-  Values readPiece(size_t operand, int64_t dim, Value key);
-  Values unpack(ValueRange words);
-  Value zeroOf(Type type) { return arith::ConstantOp::create(k.b, k.loc, k.b.getZeroAttr(type)); }
-  Values mergeWarp(ValueRange state);
-  Values mergeBlock(ValueRange state, Value shared);
+  std::optional<Mask> isInRow(int64_t dim);
+  Nums readPiece(size_t operand, int64_t dim, const Index &key);
+  Nums unpack(const Nums &words);
+  Nums scoresOf(ArrayRef<Nums> keys, ArrayRef<Num> scales);
+  Nums mergeWarp(const Nums &state);
+  Nums mergeBlock(const Nums &state, const Buffer &shared);
 
-  Value lane() { return k.rem(k.thread, k.index(kWarp)); }
-  Value member() { return k.rem(k.thread, k.index(cut.group)); }
-  Value firstColumn() { return k.mul(member(), width); }
-  Value row(int64_t r) override { return k.index(r); }
-  Value keyPlace(int64_t c) override {
-    return k.add(k.div(k.thread, k.index(cut.group)), c * (cut.threads / cut.group));
-  }
+  Index lane() { return k.thread % kWarp; }
+  Index member() { return k.thread % cut.group; }
+  Index firstColumn() { return member() * width; }
+  Index row(int64_t r) override { return k.index(r); }
+  Index keyPlace(int64_t c) override { return k.thread / cut.group + c * (cut.threads / cut.group); }
   /// Of what mergeBlock gives.
-  Value columnPlace(int64_t) override { return k.thread; }
+  Index columnPlace(int64_t) override { return k.thread; }
 
   const Cut cut;
   const bool isInBytes, isWide;
   const Precision precision; ///< of 16 bits
-  SmallVector<Values> queries;
+  SmallVector<Nums> queries;
 };
 
-Values LinesEmitter::launch(Value blocks) {
-  Values shared = k.launch(blocks, cut.threads, {cut.elements});
+Num add(const Num &x, const Num &y) { return x + y; }
+Num greater(const Num &x, const Num &y) { return maximum(x, y); }
+
+SmallVector<Buffer> LinesEmitter::launch(const Index &blocks) {
+  SmallVector<Buffer> shared = k.launch(blocks, cut.threads, {cut.elements});
   k.setResidentBlocks(1);
   return shared;
 }
 
-void LinesEmitter::sweep(ArrayRef<Value> shared, Value begin, Value end, const KeyMask::Bounds &bounds) {
+void LinesEmitter::sweep(Index begin, Index end, const KeyMask::Bounds &bounds) {
   readQueries();
-  Values state = mergeBlock(mergeWarp(sweepTiles(begin, end, bounds)), shared[0]);
+  Nums state = mergeBlock(mergeWarp(sweepTiles(begin, end, bounds)), arrays[0]);
   // From here on a thread has a column of all rows, and the group is all that have one.
   width = 1, groupWidth = valueWidth;
-  k.branch(k.less(k.thread, k.index(valueWidth)), [&] {
+  k.when(k.thread < valueWidth, [&] {
     if (splits == 1)
       store(state);
     else
@@ -129,62 +128,77 @@ void LinesEmitter::sweep(ArrayRef<Value> shared, Value begin, Value end, const K
 }
 
 /// The thread's part of the row of `key`, in f32, or words of two elements or four codes; zeros beyond the row's width.
-Values LinesEmitter::readPiece(size_t operand, int64_t dim, Value key) {
-  const HeadView &view = views[operand];
-  Value column = firstColumn(), isInside = isInRow(dim);
+Nums LinesEmitter::readPiece(size_t operand, int64_t dim, const Index &key) {
+  const OperandView &view = views[operand];
+  Index column = firstColumn();
+  std::optional<Mask> isInside = isInRow(dim);
   if (isInside)
-    column = k.select(isInside, column, k.index(0));
-  Value at = view.along(k, view.along(k, view.base, Dim::J, key), dim, column);
-  Values piece;
+    column = select(*isInside, column, k.index(0));
+  Index at = view.at({{Dim::J, key}, {dim, column}});
+  Nums piece;
   if (isInBytes)
     for (int64_t n = 0; n < width; n += kWordBytes)
-      piece.push_back(k.loadWords(view.flat, k.add(at, n), 1)[0]);
+      piece.push_back(k.loadWords(view.flat, at + n, 1)[0]);
   else
     piece = isWide ? k.loadFew(view.flat, at, width) : k.loadWords(view.flat, at, width / 2);
-  for (Value &part : piece)
+  for (Num &part : piece)
     if (isInside)
-      part = k.select(isInside, part, zeroOf(part.getType()));
+      part = select(*isInside, part, constantLike(part, 0));
   return piece;
 }
 
-/// Whether the thread's piece is in a row; null: all are.
-Value LinesEmitter::isInRow(int64_t dim) {
+/// Whether the thread's piece is in a row; none: all are.
+std::optional<Mask> LinesEmitter::isInRow(int64_t dim) {
   int64_t size = *spec.getStaticSize(dim);
-  return size < cut.group * width ? k.less(firstColumn(), k.index(size)) : Value();
+  return size < cut.group * width ? std::optional(firstColumn() < size) : std::nullopt;
 }
 
-Values LinesEmitter::unpack(ValueRange words) {
+Nums LinesEmitter::unpack(const Nums &words) {
   if (isWide)
-    return Values(words);
-  Values elements;
-  ThreadCode thread(k.b, k.loc);
-  for (Value word : words)
-    llvm::append_range(elements, isInBytes ? ThreadCode::values<Num>(codesOfWord(
-                                                 thread, thread.asNum(word), spec.types[spec.value].getElementType()))
-                                           : k.unpacked(word, precision));
+    return words;
+  Type code = spec.types[spec.value].getElementType();
+  Nums elements;
+  for (const Num &word : words)
+    llvm::append_range(elements, isInBytes ? codesOfWord(k, word, code) : k.unpacked(word, precision));
   return elements;
 }
 
 /// The same of the queries in f32, which may lie in any order.
 void LinesEmitter::readQueries() {
-  const HeadView &view = views[spec.query];
-  Value isInside = isInRow(Dim::D);
+  const OperandView &view = views[spec.query];
+  std::optional<Mask> isInside = isInRow(Dim::D);
   for (int64_t r = 0; r < rows; ++r) {
-    Values &elements = queries.emplace_back();
+    Nums &elements = queries.emplace_back();
     for (int64_t n = 0; n < width; ++n) {
-      Value column = k.add(firstColumn(), n);
+      Index column = firstColumn() + n;
       if (isInside)
-        column = k.select(isInside, column, k.index(0));
-      Value x = loadF32(view, view.along(k, view.along(k, view.base, Dim::I, query(r)), Dim::D, column));
-      elements.push_back(isInside ? k.select(isInside, x, k.scalar(0)) : x);
+        column = select(*isInside, column, k.index(0));
+      Num x = loadF32(view, view.at({{Dim::I, query(r)}, {Dim::D, column}}));
+      elements.push_back(isInside ? select(*isInside, x, k.f32(0)) : x);
     }
   }
 }
 
-Values LinesEmitter::sweepTile(Value key, ValueRange state) {
-  SmallVector<Values> keys, values;
-  Values keyScales, valueScales;
-  auto place = [&](int64_t c) { return k.min(keyOf(key, c), k.sub(numKeys, k.index(1))); };
+/// Products of the thread's queries and keys; `scales` are those of codes.
+Nums LinesEmitter::scoresOf(ArrayRef<Nums> keys, ArrayRef<Num> scales) {
+  Nums scores(rows * columns);
+  for (int64_t c = 0; c < columns; ++c) {
+    Nums key = unpack(keys[c]);
+    for (int64_t r = 0; r < rows; ++r) {
+      Num sum = queries[r][0] * key[0];
+      for (int64_t n = 1; n < width; ++n)
+        sum = fma(queries[r][n], key[n], sum);
+      sum = k.acrossThreads(sum, cut.group, add);
+      scores[r * columns + c] = isInBytes ? sum * scales[c] : sum;
+    }
+  }
+  return scores;
+}
+
+Nums LinesEmitter::sweepTile(const Index &key, const Nums &state) {
+  SmallVector<Nums> keys, values;
+  Nums keyScales, valueScales;
+  auto place = [&](int64_t c) { return orLast(keyOf(key, c)); };
   for (int64_t c = 0; c < columns; ++c)
     values.push_back(readPiece(spec.value, Dim::E, place(c)));
   for (int64_t c = 0; c < columns; ++c)
@@ -193,31 +207,21 @@ Values LinesEmitter::sweepTile(Value key, ValueRange state) {
     keyScales.push_back(scaleOfRow(views[spec.keyOperand], Dim::D, place(c)));
     valueScales.push_back(scaleOfRow(views[spec.value], Dim::E, place(c)));
   }
-  Values scores(rows * columns);
-  for (int64_t c = 0; c < columns; ++c) {
-    Values row = unpack(keys[c]);
-    for (int64_t r = 0; r < rows; ++r) {
-      Value sum = k.mulf(queries[r][0], row[0]);
-      for (int64_t n = 1; n < width; ++n)
-        sum = k.fma(queries[r][n], row[n], sum);
-      sum = k.acrossThreads(sum, cut.group, [&](Value x, Value y) { return k.addf(x, y); });
-      scores[r * columns + c] = isInBytes ? k.mulf(sum, keyScales[c]) : sum;
-    }
-  }
-  Values next, weights = weigh(finishScores(scores, key), key, state, next);
+  Nums next, weights = weigh(finishScores(scoresOf(keys, keyScales), key), key, state, next);
   for (int64_t c = 0; c < columns; ++c) {
     // A value of weight 0 reaches nothing.
     for (int64_t r = 0; r < rows; ++r) {
-      Value weight = weights[r * columns + c], isNothing = k.compare(arith::CmpFPredicate::OEQ, weight, k.scalar(0));
-      Values taken;
+      Num weight = weights[r * columns + c];
+      Mask isNothing = weight == 0.0;
+      Nums taken = values[c];
       if (isInBytes) // codes are finite
-        taken = values[c], weight = k.select(isNothing, k.scalar(0), k.mulf(weight, valueScales[c]));
+        weight = select(isNothing, k.f32(0), weight * valueScales[c]);
       else
-        for (Value part : values[c])
-          taken.push_back(k.select(isNothing, zeroOf(part.getType()), part));
+        for (Num &part : taken)
+          part = select(isNothing, constantLike(part, 0), part);
       for (auto [n, x] : llvm::enumerate(unpack(taken))) {
-        Value &sum = next[2 * rows + r * width + n];
-        sum = k.fma(weight, x, sum);
+        Num &sum = next[2 * rows + r * width + n];
+        sum = fma(weight, x, sum);
       }
     }
   }
@@ -225,19 +229,18 @@ Values LinesEmitter::sweepTile(Value key, ValueRange state) {
 }
 
 /// States of a warp's groups as one, in all of them.
-Values LinesEmitter::mergeWarp(ValueRange state) {
-  Values merged(state);
-  auto overGroups = [&](Value x, llvm::function_ref<Value(Value, Value)> combine) {
+Nums LinesEmitter::mergeWarp(const Nums &state) {
+  Nums merged = state;
+  auto overGroups = [&](const Num &x, auto combine) {
     return k.acrossThreads(x, kWarp / cut.group, combine, cut.group);
   };
-  auto add = [&](Value x, Value y) { return k.addf(x, y); };
   for (int64_t r = 0; r < rows; ++r) {
-    Value factor;
+    std::optional<Num> factor;
     if (spec.normalizer == Normalizer::softmax) {
-      merged[r] = overGroups(state[r], [&](Value x, Value y) { return k.greater(x, y); });
-      factor = exponential(k.subf(state[r], shiftOf(merged[r])));
+      merged[r] = overGroups(state[r], greater);
+      factor = exponential(state[r] - shiftOf(merged[r]));
     }
-    auto merge = [&](Value &x) { x = overGroups(factor ? k.mulf(x, factor) : x, add); };
+    auto merge = [&](Num &x) { x = overGroups(factor ? x * *factor : x, add); };
     merge(merged[rows + r]);
     for (int64_t e = 0; e < width; ++e)
       merge(merged[2 * rows + r * width + e]);
@@ -247,46 +250,46 @@ Values LinesEmitter::mergeWarp(ValueRange state) {
 
 /// The same of the block's warps: maxima and sums of the rows, then of each row the column of the thread's number. In
 /// shared memory [row][warp] are maxima, [warp][row][column] what warps have relative to the greatest of them.
-Values LinesEmitter::mergeBlock(ValueRange state, Value shared) {
+Nums LinesEmitter::mergeBlock(const Nums &state, const Buffer &shared) {
   int64_t warps = cut.threads / kWarp, pitch = valueWidth + 1;
-  Value warp = k.div(k.thread, k.index(kWarp)), isFirst = k.less(lane(), k.index(1));
-  auto put = [&](Value x, Value place) { memref::StoreOp::create(k.b, k.loc, x, shared, place); };
-  auto placeOf = [&](Value warp, int64_t r) { return k.add(k.mul(k.add(k.mul(warp, rows), r), pitch), rows * warps); };
-  Values merged(state.take_front(rows)), factors;
+  Index warp = k.thread / kWarp;
+  Mask isFirst = lane() < 1;
+  auto placeOf = [&](const Index &warp, int64_t r) { return (warp * rows + r) * pitch + rows * warps; };
+  Nums merged(ArrayRef(state).take_front(rows)), factors;
   if (spec.normalizer == Normalizer::softmax) {
-    k.branch(isFirst, [&] {
+    k.when(isFirst, [&] {
       for (int64_t r = 0; r < rows; ++r)
-        put(state[r], k.add(warp, r * warps));
+        shared.set(state[r], warp + r * warps);
     });
     k.barrier();
     for (int64_t r = 0; r < rows; ++r) {
-      Values tops;
+      Nums tops;
       for (int64_t w = 0; w < warps; ++w)
-        tops.push_back(k.load(shared, k.index(r * warps + w)));
-      merged[r] = k.tree(tops, [&](Value x, Value y) { return k.greater(x, y); });
-      factors.push_back(exponential(k.subf(state[r], shiftOf(merged[r]))));
+        tops.push_back(shared(r * warps + w));
+      merged[r] = tree(ArrayRef(tops), greater);
+      factors.push_back(exponential(state[r] - shiftOf(merged[r])));
     }
   }
-  auto scaled = [&](Value x, int64_t r) { return factors.empty() ? x : k.mulf(x, factors[r]); };
-  k.branch(k.both(k.less(lane(), k.index(cut.group)), k.less(firstColumn(), k.index(valueWidth))), [&] {
+  auto scaled = [&](const Num &x, int64_t r) { return factors.empty() ? x : x * factors[r]; };
+  k.when((lane() < cut.group) & (firstColumn() < valueWidth), [&] {
     for (int64_t r = 0; r < rows; ++r) {
-      Value base = k.add(placeOf(warp, r), firstColumn());
+      Index base = placeOf(warp, r) + firstColumn();
       for (int64_t e = 0; e < width; ++e)
-        put(scaled(state[2 * rows + r * width + e], r), k.add(base, e));
-      k.branch(isFirst, [&] { put(scaled(state[rows + r], r), k.add(base, valueWidth)); });
+        shared.set(scaled(state[2 * rows + r * width + e], r), base + e);
+      k.when(isFirst, [&] { shared.set(scaled(state[rows + r], r), base + valueWidth); });
     }
   });
   k.barrier();
-  auto sumOf = [&](int64_t r, Value column) {
-    Values parts;
+  auto sumOf = [&](int64_t r, const Index &column) {
+    Nums parts;
     for (int64_t w = 0; w < warps; ++w)
-      parts.push_back(k.load(shared, k.add(placeOf(k.index(w), r), column)));
-    return k.tree(parts, [&](Value x, Value y) { return k.addf(x, y); });
+      parts.push_back(shared(placeOf(k.index(w), r) + column));
+    return tree(ArrayRef(parts), add);
   };
   for (int64_t r = 0; r < rows; ++r)
     merged.push_back(sumOf(r, k.index(valueWidth)));
   for (int64_t r = 0; r < rows; ++r)
-    merged.push_back(sumOf(r, k.min(k.thread, k.index(valueWidth - 1))));
+    merged.push_back(sumOf(r, minimum(k.thread, valueWidth - 1)));
   return merged;
 }
 

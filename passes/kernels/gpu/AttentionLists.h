@@ -1,8 +1,7 @@
 #ifndef PASSES_KERNELS_GPU_ATTENTIONLISTS_H
 #define PASSES_KERNELS_GPU_ATTENTIONLISTS_H
 
-#include "passes/kernels/gpu/BlockBuilder.h"
-#include "passes/kernels/shared/AttentionOperands.h"
+#include "passes/kernels/gpu/OperandView.h"
 #include "passes/kernels/spec/Attention.h"
 
 namespace attn {
@@ -21,36 +20,41 @@ public:
   /// Bytes of shared memory.
   static int64_t countBytes(const AttentionSpec &spec, const TileSizes &sizes);
 
-  /// `first`: of the block's queries; `exchange`: as acrossBlock wants it.
-  BlockLists(BlockBuilder &k, const AttentionSpec &spec, mlir::ValueRange buffers, mlir::Value batch, mlir::Value head,
-             const TileSizes &sizes, mlir::Value marks, mlir::Value exchange);
-  void setSizes(mlir::Value first, mlir::Value numQueries, mlir::Value numKeys);
+  /// `exchange`: as acrossBlock wants it.
+  BlockLists(ThreadCode &k, const AttentionSpec &spec, mlir::ValueRange buffers, const Index &batch, const Index &head,
+             const TileSizes &sizes, const Buffer &marks, const Buffer &exchange);
+  /// `first`: of the block's queries.
+  void setSizes(const Index &first, const Index &numQueries, const Index &numKeys);
 
   /// Marks the window from `begin` on, a multiple of the tile: a key not before the
   /// window's end, and none between the two is listed.
-  mlir::Value mark(mlir::Value begin);
-  mlir::Value windowEnd() { return k.add(begin, windowTiles * sizes.keys); }
+  Index mark(const Index &begin);
+  Index windowEnd() { return begin + windowTiles * sizes.keys; }
   /// Whether the tile from `key` on, in the window or not, has a listed key in the window.
-  mlir::Value isListedTile(mlir::Value key);
+  Mask isListedTile(const Index &key);
   /// Whether query `i` sees key `j` of the window.
-  mlir::Value isListed(mlir::Value i, mlir::Value j);
+  Mask isListed(const Index &i, const Index &j);
 
 private:
   /// In marks: whether a tile is listed, by tile, then which blocks of columns each row of the list names.
   struct List {
-    HeadView view;
+    OperandView view;
     int64_t rows, columns, base, blocks;
-    mlir::Value count; ///< of the entries of a row
+    Index count; ///< of the entries of a row
   };
   static int64_t chooseWindow(const AttentionSpec &spec, const TileSizes &sizes);
-  mlir::Value markList(const List &list);
-  mlir::Value markAt(int64_t base, mlir::Value place) { return k.isNonZero(k.load(marks, k.add(place, base))); }
+  Index markList(const List &list);
+  Num byte(int64_t value) { return k.number(k.b.getI8Type(), value); }
+  Mask markAt(int64_t base, const Index &place) { return marks(place + base) != 0; }
+  /// Whether all lists say so.
+  Mask all(llvm::function_ref<Mask(const List &)> isNamed);
 
-  BlockBuilder &k;
+  ThreadCode &k;
   const TileSizes sizes;
   const int64_t windowTiles, bytes;
   llvm::SmallVector<List, 1> lists;
-  mlir::Value marks, exchange, first, numQueries, numKeys, begin;
+  Buffer marks, exchange;
+  Index first, numQueries, numKeys, begin;
 };
 
 } // namespace attn

@@ -1,7 +1,5 @@
 #include "passes/kernels/gpu/AttentionEmitter.h"
 
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 
 // Products by matrix units: four warps of 16 queries. A tile of keys or values is
@@ -15,7 +13,6 @@ using namespace mlir;
 namespace attn {
 
 using Dim = AttentionOp::Dim;
-using Values = LaneBuilder::Values;
 
 namespace {
 
@@ -59,7 +56,7 @@ private:
     unsigned dim;
     int64_t width, padded, pitch;
     int64_t group, piece; ///< elements of a row that a thread copies, and of those at once
-    Value shared;
+    Buffer shared;
   };
 
   SmallVector<int64_t> sharedElements() override {
@@ -73,105 +70,108 @@ private:
   int64_t perWord() const { return isWide ? 1 : 2; }
   /// Elements in 32 bits of a buffer.
   int64_t perCopied() const { return isF32(spec) ? 1 : 2; }
-  void start(ArrayRef<Value> shared) override;
-  void copyKeys(Value key) override;
-  Values sweepTile(Value key, ValueRange state) override;
+  void start() override;
+  void copyKeys(const Index &key) override;
+  Nums sweepTile(const Index &key, const Nums &state) override;
 
   /// Scores are not given.
   bool hasKeys() const { return spec.formula().hasKey; }
-  void copy(const Tile &tile, Value begin);
-  void copyEach(const Tile &tile, Value offset, Value isRow, Value column, Value to);
+  void copy(const Tile &tile, const Index &begin);
+  void copyEach(const Tile &tile, const Index &offset, const Mask &isRow, const Index &column, const Index &to);
   void finishCopy(const Tile &tile, bool findsInfinite);
-  Values readKeys(int64_t d, int64_t j);
-  Values readValues(int64_t key, int64_t e);
-  Values products();
-  Values addProducts(ArrayRef<Values> weights, ValueRange sums);
-  Values addVisible(ArrayRef<Values> weights, ValueRange sums);
-  Values readTwo(Value shared, Value place);
+  Nums readQueries(int64_t d, const Index &offset);
+  Nums readKeys(int64_t d, int64_t j);
+  Nums readValues(int64_t key, int64_t e);
+  Nums products();
+  SmallVector<Nums> packWeights(ArrayRef<Num> weights);
+  Nums addProducts(ArrayRef<Nums> weights, const Nums &sums);
+  Nums addVisible(ArrayRef<Nums> weights, const Nums &sums);
+  Nums readTwo(const Buffer &shared, const Index &place);
 
-  Value warp() { return k.div(k.thread, k.index(32)); }
-  Value lane() { return k.rem(k.thread, k.index(32)); }
-  Value group() { return k.div(lane(), k.index(4)); }
-  Value member() { return k.rem(k.thread, k.index(4)); }
-  Value row(int64_t r) override { return k.add(k.add(k.mul(warp(), kWarpQueries), group()), 8 * r); }
-  Value keyPlace(int64_t c) override { return k.add(k.mul(member(), 2), c / 2 * 8 + c % 2); }
-  Value columnPlace(int64_t e) override { return keyPlace(e); }
+  Index warp() { return k.thread / 32; }
+  Index lane() { return k.thread % 32; }
+  Index group() { return lane() / 4; }
+  Index member() { return k.thread % 4; }
+  Index row(int64_t r) override { return warp() * kWarpQueries + group() + 8 * r; }
+  Index keyPlace(int64_t c) override { return member() * 2 + (c / 2 * 8 + c % 2); }
+  Index columnPlace(int64_t e) override { return keyPlace(e); }
 
   const Precision precision;
   const bool isWide, isStaged;
   Tile keys, values;
-  Value staging, isInfinite;
+  Buffer staging, isInfinite;
   /// [16 of the width][packed row g, packed row g + 8].
-  SmallVector<std::pair<Values, Values>> queries;
+  SmallVector<std::pair<Nums, Nums>> queries;
 };
 
-void MatricesEmitter::copyKeys(Value key) {
+void MatricesEmitter::copyKeys(const Index &key) {
   if (hasKeys())
     copy(keys, key);
   k.commitCopies();
 }
 
-void MatricesEmitter::start(ArrayRef<Value> shared) {
-  staging = shared[0], keys.shared = shared[1], values.shared = shared[2], isInfinite = shared[3];
+void MatricesEmitter::start() {
+  staging = arrays[0], keys.shared = arrays[1], values.shared = arrays[2], isInfinite = arrays[3];
   if (!hasKeys())
     return;
-  const HeadView &view = views[spec.query];
-  Value bases[2];
-  for (int64_t r = 0; r < 2; ++r)
-    bases[r] = view.along(k, view.base, Dim::I, query(r));
+  const OperandView &view = views[spec.query];
+  Index top = view.at({{Dim::I, query(0)}}), bottom = view.at({{Dim::I, query(1)}});
   for (int64_t d = 0; d < keys.padded; d += 16) {
-    Values packed[2];
-    for (int64_t r = 0; r < 2; ++r) {
-      Values four;
-      for (int64_t c = 0; c < 4; ++c) {
-        Value place = k.add(keyPlace(c), d);
-        bool isInside = d + 16 <= keys.width;
-        Value at = isInside ? place : k.min(place, k.index(keys.width - 1));
-        Value x = loadF32(view, view.along(k, bases[r], Dim::D, at));
-        four.push_back(isInside ? x : k.select(k.less(place, k.index(keys.width)), x, k.scalar(0)));
-      }
-      packed[r] = k.packed(four, precision);
-    }
-    queries.push_back({packed[0], packed[1]});
+    Nums first = readQueries(d, top), second = readQueries(d, bottom);
+    queries.push_back({first, second});
   }
 }
 
+/// Packed, 16 of the width from `d` on of the thread's query at `offset`.
+Nums MatricesEmitter::readQueries(int64_t d, const Index &offset) {
+  const OperandView &view = views[spec.query];
+  bool isInside = d + 16 <= keys.width;
+  Nums four;
+  for (int64_t c = 0; c < 4; ++c) {
+    Index place = keyPlace(c) + d, at = isInside ? place : minimum(place, keys.width - 1);
+    Num x = loadF32(view, view.along(offset, Dim::D, at));
+    four.push_back(isInside ? x : select(place < keys.width, x, k.f32(0)));
+  }
+  return k.packed(four, precision);
+}
+
 /// Starts to copy the tile's rows `begin`...; zeros behind the last key and the width.
-void MatricesEmitter::copy(const Tile &tile, Value begin) {
-  const HeadView &view = views[tile.operand];
+void MatricesEmitter::copy(const Tile &tile, const Index &begin) {
+  const OperandView &view = views[tile.operand];
   int64_t inner = tile.padded / tile.group;
   for (int64_t n = 0; n < keysPerTile * inner; n += kThreads) {
-    Value part = k.add(k.thread, n), at = k.div(part, k.index(inner)), group = k.rem(part, k.index(inner));
-    Value column = k.mul(group, tile.group), source = k.add(begin, at), isRow = k.less(source, numKeys);
-    Value offset = view.along(k, view.base, Dim::J, source);
-    Value to = isStaged ? k.mul(part, 4) : k.add(k.mul(at, tile.pitch), k.mul(group, tile.group / perWord()));
+    Index part = k.thread + n, at = part / inner, group = part % inner;
+    Index column = group * tile.group, source = begin + at;
+    Mask isRow = source < numKeys;
+    Index offset = view.at({{Dim::J, source}});
+    Index to = isStaged ? part * 4 : at * tile.pitch + group * (tile.group / perWord());
     if (tile.piece < perCopied()) {
       copyEach(tile, offset, isRow, column, to);
       continue;
     }
     for (int64_t e = 0; e < tile.group; e += tile.piece) {
-      Value place = k.add(column, e);
-      Value isInside = tile.padded == tile.width ? isRow : k.both(isRow, k.less(place, k.index(tile.width)));
-      k.copyAsync(isStaged ? staging : tile.shared, k.add(to, e / perCopied()), view.flat,
-                  view.along(k, offset, tile.dim, place), tile.piece / perCopied(), isInside);
+      Index place = column + e;
+      Mask isInside = tile.padded == tile.width ? isRow : isRow & (place < tile.width);
+      Index target = to + e / perCopied(), from = view.along(offset, tile.dim, place);
+      k.copyAsync(isStaged ? staging : tile.shared, target, view.flat, from, tile.piece / perCopied(), isInside);
     }
   }
 }
 
 /// Elements of 16 bits one by one, which is less than can be copied without waiting.
-void MatricesEmitter::copyEach(const Tile &tile, Value offset, Value isRow, Value column, Value to) {
-  const HeadView &view = views[tile.operand];
-  Values words;
+void MatricesEmitter::copyEach(const Tile &tile, const Index &offset, const Mask &isRow, const Index &column,
+                               const Index &to) {
+  const OperandView &view = views[tile.operand];
+  Nums words;
   for (int64_t n = 0; n < tile.group; n += 4) {
-    Values four;
+    Nums four;
     for (int64_t e = n; e < n + 4; ++e) {
-      Value place = k.add(column, e), at = view.along(k, offset, tile.dim, place);
-      four.append(k.branch(
-          k.both(isRow, k.less(place, k.index(tile.width))), k.b.getF32Type(),
-          [&] { return Values{loadF32(view, at)}; }, [&] { return Values{k.scalar(0)}; }));
+      Index place = column + e, at = view.along(offset, tile.dim, place);
+      auto read = [&] { return loadF32(view, at); };
+      four.push_back(k.choose(isRow & (place < tile.width), read, [&] { return k.f32(0); }));
     }
-    for (Value pair : k.packed(four, precision))
-      words.push_back(k.bitcast(pair, k.b.getF32Type()));
+    for (const Num &pair : k.packed(four, precision))
+      words.push_back(k.asFloat(pair));
   }
   k.storeFew(words, tile.shared, to);
 }
@@ -182,126 +182,126 @@ void MatricesEmitter::finishCopy(const Tile &tile, bool findsInfinite) {
     return;
   int64_t inner = tile.padded / tile.group;
   // Below it a finite number stays finite.
-  Value limit = k.scalar(precision == Precision::f16 ? 65504.0f : 3.38e38f), isFine;
+  const float limit = precision == Precision::f16 ? 65504.0f : 3.38e38f;
+  Mask isFine;
   for (int64_t n = 0; n < keysPerTile * inner; n += kThreads) {
-    Value part = k.add(k.thread, n), at = k.div(part, k.index(inner)), column = k.rem(part, k.index(inner));
-    Value place = k.add(k.mul(at, tile.pitch), k.mul(column, tile.group / perWord()));
-    Values read, words;
+    Index part = k.thread + n, at = part / inner, column = part % inner;
+    Index place = at * tile.pitch + column * (tile.group / perWord());
+    Nums read, words;
     if (isF32(spec))
-      read = isWide ? k.load4(tile.shared, place) : k.load4(staging, k.mul(part, 4));
+      read = isWide ? k.load4(tile.shared, place) : k.load4(staging, part * 4);
     else
-      for (Value word : k.loadFew(tile.shared, place, tile.group / 2))
+      for (const Num &word : k.loadFew(tile.shared, place, tile.group / 2))
         llvm::append_range(read, k.unpacked(word, precision));
-    for (Value pair : isStaged ? k.packed(read, precision) : Values())
-      words.push_back(k.bitcast(pair, k.b.getF32Type()));
+    for (const Num &pair : isStaged ? k.packed(read, precision) : Nums())
+      words.push_back(k.asFloat(pair));
     if (isStaged)
       k.storeFew(words, tile.shared, place);
-    for (Value x : findsInfinite ? read : Values()) {
-      Value isFinite = k.compare(arith::CmpFPredicate::OLE, math::AbsFOp::create(k.b, k.loc, x), limit);
-      isFine = isFine ? k.both(isFine, isFinite) : isFinite;
+    for (const Num &x : findsInfinite ? read : Nums()) {
+      Mask isFinite = abs(x) <= limit;
+      isFine = isFine.value() ? isFine & isFinite : isFinite;
     }
   }
-  if (!findsInfinite)
-    return;
-  Value isFound = arith::XOrIOp::create(k.b, k.loc, isFine, arith::ConstantIntOp::create(k.b, k.loc, 1, 1));
-  k.branch(isFound, [&] { memref::StoreOp::create(k.b, k.loc, k.scalar(1), isInfinite, k.index(0)); });
+  if (findsInfinite)
+    k.when(!isFine, [&] { isInfinite.set(k.f32(1), 0); });
 }
 
-Values MatricesEmitter::sweepTile(Value key, ValueRange state) {
+Nums MatricesEmitter::sweepTile(const Index &key, const Nums &state) {
   k.waitForCopies(0);
   if (hasKeys())
     finishCopy(keys, false);
   if (canHide())
-    memref::StoreOp::create(k.b, k.loc, k.scalar(0), isInfinite, k.index(0));
+    isInfinite.set(k.f32(0), 0);
   k.barrier(); // keys are there
   bool wantsValues = pass != Pass::reduce;
   if (wantsValues) {
     copy(values, key);
     k.commitCopies();
   }
-  Values next, made = weigh(finishScores(hasKeys() ? products() : givenScores(key), key), key, state, next);
+  Nums next, made = weigh(finishScores(hasKeys() ? products() : givenScores(key), key), key, state, next);
   if (!wantsValues) {
     k.barrier(); // keys have been read
     copyKeys(following);
     return next;
   }
-  SmallVector<Values> packed; // [16 keys]: row g, then g + 8
-  for (int64_t c = 0; c < columns; c += 4) {
-    packed.push_back(k.packed(ArrayRef(made).slice(c, 4), precision));
-    packed.back().append(k.packed(ArrayRef(made).slice(columns + c, 4), precision));
-  }
+  SmallVector<Nums> packed = packWeights(made);
   k.waitForCopies(0);
   finishCopy(values, canHide());
   k.barrier(); // values are there, keys have been read
   copyKeys(following);
-  Values sums(ArrayRef(next).drop_front(2 * rows));
-  if (!canHide()) {
+  Nums sums(ArrayRef(next).drop_front(2 * rows));
+  if (canHide()) // A hidden value reaches nothing, also where 0 times it is not 0.
+    sums = k.choose(
+        isNonZero(isInfinite(0)), [&] { return addVisible(packed, sums); }, [&] { return addProducts(packed, sums); });
+  else
     sums = addProducts(packed, sums);
-  } else {
-    // A hidden value reaches nothing, also where 0 times it is not 0.
-    Value some = k.compare(arith::CmpFPredicate::ONE, k.load(isInfinite, k.index(0)), k.scalar(0));
-    SmallVector<Type> types(sums.size(), k.b.getF32Type());
-    sums = k.branch(some, types, [&] { return addVisible(packed, sums); }, [&] { return addProducts(packed, sums); });
-  }
   k.barrier(); // values have been read
   next.truncate(2 * rows);
   next.append(sums);
   return next;
 }
 
+/// Of each 16 keys: row g, then g + 8.
+SmallVector<Nums> MatricesEmitter::packWeights(ArrayRef<Num> weights) {
+  SmallVector<Nums> packed;
+  for (int64_t c = 0; c < columns; c += 4) {
+    packed.push_back(k.packed(weights.slice(c, 4), precision));
+    packed.back().append(k.packed(weights.slice(columns + c, 4), precision));
+  }
+  return packed;
+}
+
 /// Keys `j`... and `j + 8`..., 16 of the width from `d` on, as multiplyMatrices takes two columns.
-Values MatricesEmitter::readKeys(int64_t d, int64_t j) {
+Nums MatricesEmitter::readKeys(int64_t d, int64_t j) {
   if (!isWide) {
     // Lanes 8m to 8m + 7 name the rows of matrix m: keys m / 2 * 8..., width m % 2 * 8...
-    Value matrix = k.div(lane(), k.index(8)), within = k.rem(lane(), k.index(8));
-    Value key = k.add(k.mul(k.div(matrix, k.index(2)), 8), within);
-    Value base = k.add(k.mul(key, keys.pitch), k.mul(k.rem(matrix, k.index(2)), 4));
-    return k.loadMatrices(keys.shared, k.add(base, j * keys.pitch + d / 2), false, precision);
+    Index matrix = lane() / 8, within = lane() % 8, key = matrix / 2 * 8 + within;
+    Index base = key * keys.pitch + matrix % 2 * 4;
+    return k.loadMatrices(keys.shared, base + (j * keys.pitch + d / 2), false, precision);
   }
-  Values both;
+  Nums both;
   for (int64_t half = 0; half < 2; ++half) {
-    Value base = k.add(k.mul(k.add(group(), j + 8 * half), keys.pitch), k.add(k.mul(member(), 2), d));
-    Values four = k.loadFew(keys.shared, base, 2);
-    four.append(k.loadFew(keys.shared, k.add(base, 8), 2));
-    both.append(k.packed(four, precision));
+    Index base = (group() + (j + 8 * half)) * keys.pitch + (member() * 2 + d);
+    Nums four = k.loadFew(keys.shared, base, 2);
+    llvm::append_range(four, k.loadFew(keys.shared, base + 8, 2));
+    llvm::append_range(both, k.packed(four, precision));
   }
   return both;
 }
 
 /// Columns `e`... and `e + 8`... of 16 values from `key` on.
-Values MatricesEmitter::readValues(int64_t key, int64_t e) {
+Nums MatricesEmitter::readValues(int64_t key, int64_t e) {
   if (!isWide) {
     // Matrix m: keys m % 2 * 8..., columns m / 2 * 8..., transposed.
-    Value matrix = k.div(lane(), k.index(8)), within = k.rem(lane(), k.index(8));
-    Value at = k.add(k.mul(k.rem(matrix, k.index(2)), 8), within);
-    Value base = k.add(k.mul(at, values.pitch), k.mul(k.div(matrix, k.index(2)), 4));
-    return k.loadMatrices(values.shared, k.add(base, key * values.pitch + e / 2), true, precision);
+    Index matrix = lane() / 8, within = lane() % 8, at = matrix % 2 * 8 + within;
+    Index base = at * values.pitch + matrix / 2 * 4;
+    return k.loadMatrices(values.shared, base + (key * values.pitch + e / 2), true, precision);
   }
-  Values both;
+  Nums both;
   for (int64_t half = 0; half < 2; ++half) {
-    Value base = k.add(k.mul(k.mul(member(), 2), values.pitch), k.add(group(), key * values.pitch + e + 8 * half));
-    Values four;
+    Index base = member() * 2 * values.pitch + (group() + (key * values.pitch + e + 8 * half));
+    Nums four;
     for (int64_t place : {0, 1, 8, 9})
-      four.push_back(k.load(values.shared, k.add(base, place * values.pitch)));
-    both.append(k.packed(four, precision));
+      four.push_back(values.shared(base + place * values.pitch));
+    llvm::append_range(both, k.packed(four, precision));
   }
   return both;
 }
 
 /// Raw scores of the thread's rows and keys.
-Values MatricesEmitter::products() {
-  SmallVector<Values> tiles(keysPerTile / 8, Values(4, k.scalar(0)));
+Nums MatricesEmitter::products() {
+  SmallVector<Nums> tiles(keysPerTile / 8, Nums(4, k.f32(0)));
   int64_t registers = 4 / perWord();
   for (auto [n, query] : llvm::enumerate(queries))
     for (int64_t j = 0; j < keysPerTile; j += 16) {
-      Values read = readKeys(16 * n, j);
+      Nums read = readKeys(16 * n, j);
       for (int64_t half = 0; half < 2; ++half) {
-        Values &sums = tiles[j / 8 + half];
-        sums = k.multiplyMatrices(query.first, query.second, ArrayRef(read).slice(registers * half, registers), sums,
-                                  precision);
+        Nums &sums = tiles[j / 8 + half];
+        ArrayRef<Num> columns = ArrayRef(read).slice(registers * half, registers);
+        sums = k.multiplyMatrices(query.first, query.second, columns, sums, precision);
       }
     }
-  Values result(rows * columns);
+  Nums result(rows * columns);
   for (auto [n, sums] : llvm::enumerate(tiles))
     for (int64_t i = 0; i < 4; ++i)
       result[i / 2 * columns + 2 * n + i % 2] = sums[i];
@@ -309,18 +309,18 @@ Values MatricesEmitter::products() {
 }
 
 /// `sums` [row][column] plus weights times values.
-Values MatricesEmitter::addProducts(ArrayRef<Values> weights, ValueRange sums) {
-  Values next(sums);
+Nums MatricesEmitter::addProducts(ArrayRef<Nums> weights, const Nums &sums) {
+  Nums next = sums;
   int64_t registers = 4 / perWord();
   for (auto [n, packed] : llvm::enumerate(weights))
     for (int64_t e = 0; e < values.padded; e += 16) {
-      Values read = readValues(16 * n, e);
+      Nums read = readValues(16 * n, e);
+      ArrayRef<Num> top = ArrayRef(packed).take_front(registers), bottom = ArrayRef(packed).drop_front(registers);
       for (int64_t half = 0; half < 2; ++half) {
         int64_t at = 2 * (e / 8 + half);
-        Values old = {next[at], next[at + 1], next[width + at], next[width + at + 1]};
-        ArrayRef<Value> all = packed;
-        Values made = k.multiplyMatrices(all.take_front(registers), all.drop_front(registers),
-                                         ArrayRef(read).slice(registers * half, registers), old, precision);
+        Nums old = {next[at], next[at + 1], next[width + at], next[width + at + 1]};
+        ArrayRef<Num> columns = ArrayRef(read).slice(registers * half, registers);
+        Nums made = k.multiplyMatrices(top, bottom, columns, old, precision);
         next[at] = made[0], next[at + 1] = made[1], next[width + at] = made[2], next[width + at + 1] = made[3];
       }
     }
@@ -328,12 +328,12 @@ Values MatricesEmitter::addProducts(ArrayRef<Values> weights, ValueRange sums) {
 }
 
 /// Two rounded elements of shared memory, side by side.
-Values MatricesEmitter::readTwo(Value shared, Value place) {
+Nums MatricesEmitter::readTwo(const Buffer &shared, const Index &place) {
   if (!isWide)
-    return k.unpacked(k.load(shared, place), precision);
-  Values two = k.loadFew(shared, place, 2), result;
-  for (Value word : k.packed({two[0], two[1], two[0], two[1]}, precision))
-    result.push_back(k.bitcast(word, k.b.getF32Type()));
+    return k.unpacked(shared(place), precision);
+  Nums two = k.loadFew(shared, place, 2), result;
+  for (const Num &word : k.packed({two[0], two[1], two[0], two[1]}, precision))
+    result.push_back(k.asFloat(word));
   result.truncate(2);
   return result;
 }
@@ -341,34 +341,31 @@ Values MatricesEmitter::readTwo(Value shared, Value place) {
 /// The same one by one, where the weight is not 0. The weights pass through shared
 /// memory, where the keys were unless the next ones are being copied there; a warp
 /// needs its own alone.
-Values MatricesEmitter::addVisible(ArrayRef<Values> weights, ValueRange sums) {
-  Value memory = isStaged ? keys.shared : staging;
+Nums MatricesEmitter::addVisible(ArrayRef<Nums> weights, const Nums &sums) {
+  Buffer memory = isStaged ? keys.shared : staging;
   for (auto [n, packed] : llvm::enumerate(weights))
     for (auto [i, word] : llvm::enumerate(packed)) {
       int64_t registers = 4 / perWord(), c = i % registers * perWord();
-      Value column = k.div(keyPlace(4 * n + c), k.index(perWord()));
-      Value place = k.add(k.mul(row(i / registers), weightPitch()), column);
-      memref::StoreOp::create(k.b, k.loc, k.bitcast(word, k.b.getF32Type()), memory, place);
+      Index column = keyPlace(4 * n + c) / perWord();
+      Index place = row(i / registers) * weightPitch() + column;
+      memory.set(k.asFloat(word), place);
     }
   k.warpBarrier();
-  return k.loop(k.index(0), k.index(keysPerTile), 2, sums, [&](Value key, ValueRange carried) {
-    Values next(carried), pairs[2];
-    for (int64_t r = 0; r < 2; ++r) {
-      Value place = k.add(k.mul(row(r), weightPitch()), k.div(key, k.index(perWord())));
-      pairs[r] = readTwo(memory, place);
-    }
+  return k.rolledLoop(0, keysPerTile, 2, sums, [&](Index key, Nums sums) {
+    Nums pairs[2];
+    for (int64_t r = 0; r < 2; ++r)
+      pairs[r] = readTwo(memory, row(r) * weightPitch() + key / perWord());
     for (int64_t q = 0; q < 2; ++q)
       for (int64_t e = 0; e < width; e += 2) {
-        Value column = k.div(columnPlace(e), k.index(perWord()));
-        Values two = readTwo(values.shared, k.add(k.mul(k.add(key, q), values.pitch), column));
+        Index column = columnPlace(e) / perWord();
+        Nums two = readTwo(values.shared, (key + q) * values.pitch + column);
         for (int64_t r = 0; r < 2; ++r)
           for (int64_t half = 0; half < 2; ++half) {
-            Value &sum = next[r * width + e + half];
-            Value isNothing = k.compare(arith::CmpFPredicate::OEQ, pairs[r][q], k.scalar(0));
-            sum = k.select(isNothing, sum, k.fma(pairs[r][q], two[half], sum));
+            Num &sum = sums[r * width + e + half];
+            sum = select(pairs[r][q] == 0.0, sum, fma(pairs[r][q], two[half], sum));
           }
       }
-    return next;
+    return sums;
   });
 }
 

@@ -7,7 +7,6 @@ using namespace mlir;
 namespace attn {
 
 using Dim = AttentionOp::Dim;
-using Values = LaneBuilder::Values;
 
 /// Whether an index follows from the batch and the head alone.
 static bool isOfHead(AffineExpr expr) {
@@ -47,32 +46,28 @@ PackedOperand::PackedOperand(const AttentionSpec &spec, size_t position, unsigne
             });
 }
 
-Values PackedOperand::readPiece(BlockBuilder &k, const HeadView &view, Value row, Value isRow, Value column,
-                                Precision precision) const {
-  Values eight;
-  Value offset = view.along(k, view.base, rowDim, row);
+Nums PackedOperand::readPiece(ThreadCode &k, const OperandView &view, const Index &row, const Mask &isRow,
+                              const Index &column, Precision precision) const {
+  Nums eight;
+  Index offset = view.at({{rowDim, row}});
   for (int64_t e = 0; e < 8; e += piece) {
-    Value place = k.add(column, e), isInside = isRow;
-    if (padded != width)
-      isInside = k.both(isRow, k.less(place, k.index(width)));
+    Index place = column + e;
+    Mask isInside = padded == width ? isRow : isRow & (place < width);
     // The address must be valid even where nothing is wanted.
-    Value at = k.select(isInside, view.along(k, offset, dim, place), k.index(0));
+    Index at = select(isInside, view.along(offset, dim, place), k.index(0));
     if (piece == 8) {
-      Values words = k.loadWords(view.flat, at, 4);
-      for (Value &word : words)
-        word = k.select(isInside, word, arith::ConstantIntOp::create(k.b, k.loc, 0, 32));
+      Nums words = k.loadWords(view.flat, at, 4);
+      for (Num &word : words)
+        word = select(isInside, word, k.i32(0));
       return words;
     }
-    Values read = piece == 1 ? Values{k.toF32(k.load(view.flat, at))}
-                  : isF32    ? k.load4(view.flat, at)
-                             : k.loadWide(view.flat, at, 4);
-    for (Value x : read)
-      eight.push_back(k.select(isInside, x, k.scalar(0)));
+    for (const Num &x : k.loadWide(view.flat, at, piece))
+      eight.push_back(select(isInside, x, k.f32(0)));
   }
   return Warpgroups(k).piece(eight, precision);
 }
 
-Value PackedOperand::mapTiles(BlockBuilder &k, Value buffer, int64_t rows) const {
+Value PackedOperand::mapTiles(ThreadCode &k, Value buffer, int64_t rows) const {
   SmallVector<int64_t> tile;
   for (AffineExpr expr : map.getResults())
     tile.push_back(expr == getAffineDimExpr(rowDim, map.getContext()) ? rows : 1);
@@ -80,22 +75,22 @@ Value PackedOperand::mapTiles(BlockBuilder &k, Value buffer, int64_t rows) const
   return Warpgroups(k).mapTiles(buffer, tile);
 }
 
-void PackedOperand::copyTiles(BlockBuilder &k, Value tiles, Value batch, Value head, Value begin, int64_t rows,
-                              Value place, Value barrier) const {
-  Values at;
+void PackedOperand::copyTiles(ThreadCode &k, Value tiles, const Index &batch, const Index &head, const Index &begin,
+                              int64_t rows, const Index &place, const Index &barrier) const {
+  Indices at;
   for (AffineExpr expr : map.getResults()) {
     auto known = dyn_cast<AffineDimExpr>(expr);
     auto group = dyn_cast<AffineBinaryOpExpr>(expr);
     if (known)
       at.push_back(known.getPosition() == Dim::B ? batch : known.getPosition() == Dim::H ? head : begin);
     else if (group)
-      at.push_back(k.div(head, k.index(cast<AffineConstantExpr>(group.getRHS()).getValue())));
+      at.push_back(head / cast<AffineConstantExpr>(group.getRHS()).getValue());
     else
       at.push_back(k.index(cast<AffineConstantExpr>(expr).getValue()));
   }
   for (int64_t column = 0; column < padded; column += Warpgroups::kPanel) {
     at.back() = k.index(column);
-    Warpgroups(k).copyTile(k.add(place, column * rows * 2), tiles, at, barrier);
+    Warpgroups(k).copyTile(place + column * rows * 2, tiles, at, barrier);
   }
 }
 

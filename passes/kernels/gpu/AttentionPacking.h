@@ -19,14 +19,14 @@ struct PackedOperand {
   bool isTiled;
   int64_t bytes(int64_t rows) const { return rows * padded * 2; }
   /// The words of eight columns of a row from `column` on; zeros where nothing is.
-  LaneBuilder::Values readPiece(BlockBuilder &k, const HeadView &view, mlir::Value row, mlir::Value isRow,
-                                mlir::Value column, Precision precision) const;
+  Nums readPiece(ThreadCode &k, const OperandView &view, const Index &row, const Mask &isRow, const Index &column,
+                 Precision precision) const;
   /// On the host: the map of tiles of `rows` rows of a panel.
-  mlir::Value mapTiles(BlockBuilder &k, mlir::Value buffer, int64_t rows) const;
+  mlir::Value mapTiles(ThreadCode &k, mlir::Value buffer, int64_t rows) const;
   /// Starts to copy `rows` rows of a head from `begin` on to `place` in shared memory, as they would be packed; zeros
   /// beyond the last one. `barrier` gets to know.
-  void copyTiles(BlockBuilder &k, mlir::Value map, mlir::Value batch, mlir::Value head, mlir::Value begin, int64_t rows,
-                 mlir::Value place, mlir::Value barrier) const;
+  void copyTiles(ThreadCode &k, mlir::Value map, const Index &batch, const Index &head, const Index &begin,
+                 int64_t rows, const Index &place, const Index &barrier) const;
 
 private:
   mlir::AffineMap map;
@@ -44,11 +44,9 @@ struct Packing {
 
   explicit Packing(const AttentionSpec &spec);
   int64_t elementsPerTile() const { return (keys.bytes(keysPerTile) + values.bytes(keysPerTile)) / 4; }
-  mlir::Value groups(LaneBuilder &k, mlir::Value heads) const { return ratio ? k.ceilDiv(heads, *ratio) : k.index(1); }
-  mlir::Value groupOf(LaneBuilder &k, mlir::Value head) const {
-    return ratio ? k.div(head, k.index(*ratio)) : k.index(0);
-  }
-  mlir::Value headOf(LaneBuilder &k, mlir::Value group) const { return ratio ? k.mul(group, *ratio) : group; }
+  Index groups(const Index &heads) const { return ratio ? ceilDiv(heads, *ratio) : constantLike(heads, 1); }
+  Index groupOf(const Index &head) const { return ratio ? head / *ratio : constantLike(head, 0); }
+  Index headOf(const Index &group) const { return ratio ? group * *ratio : group; }
 };
 
 } // namespace attn

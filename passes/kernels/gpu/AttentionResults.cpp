@@ -1,7 +1,5 @@
 #include "passes/kernels/gpu/AttentionEmitter.h"
 
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include <limits>
 
 // What a block gives: results of its queries, or of some keys for a second launch.
@@ -10,67 +8,54 @@ using namespace mlir;
 
 namespace attn {
 
-using Values = LaneBuilder::Values;
-
 static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-Value AttentionEmitter::sumOfRow(Value part) {
-  return k.acrossThreads(part, groupWidth, [&](Value x, Value y) { return k.addf(x, y); });
+Num AttentionEmitter::sumOfRow(const Num &part) {
+  return k.acrossThreads(part, groupWidth, [](Num x, Num y) { return x + y; });
 }
 
-Value AttentionEmitter::isEmptyRow(Value sum) { return k.compare(arith::CmpFPredicate::OEQ, sum, k.scalar(0)); }
-
-Value AttentionEmitter::normalizer(Value sum) {
+Num AttentionEmitter::normalizer(const Num &sum) {
   if (spec.normalizer == Normalizer::none || pass == Pass::weights)
-    return k.scalar(1);
-  Value factor = k.divf(k.scalar(1), sum);
+    return k.f32(1);
+  Num factor = 1.0 / sum;
   if (spec.maskedRows == MaskedRows::zero) // else 0 times infinity is the NaN that is asked for
-    factor = k.select(isEmptyRow(sum), k.scalar(0), factor);
+    factor = select(isEmptyRow(sum), k.f32(0), factor);
   return orWithoutKeys(factor);
 }
 
 /// With no keys at all the product of weights and values is an empty sum.
-Value AttentionEmitter::orWithoutKeys(Value x) { return k.select(k.less(k.index(0), numKeys), x, k.scalar(0)); }
+Num AttentionEmitter::orWithoutKeys(const Num &x) { return select(0 < numKeys, x, k.f32(0)); }
 
-Value AttentionEmitter::numKeysAsFloat() {
-  Value count = arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), numKeys);
-  return arith::SIToFPOp::create(k.b, k.loc, k.b.getF32Type(), count);
-}
+Num AttentionEmitter::numKeysAsFloat() { return convert(toNum(numKeys, k.b.getI64Type()), k.b.getF32Type()); }
 
-Value AttentionEmitter::scaleOfRow(const HeadView &view, int64_t dim, Value j) {
-  Value at = k.add(view.along(k, view.base, Dim::J, j), *spec.getStaticSize(dim));
-  return k.bitcast(k.loadWords(view.flat, at, 1)[0], k.b.getF32Type());
+Num AttentionEmitter::scaleOfRow(const OperandView &view, int64_t dim, const Index &j) {
+  Index at = view.at({{Dim::J, j}}) + *spec.getStaticSize(dim);
+  return k.asFloat(k.loadWords(view.flat, at, 1)[0]);
 }
 
 /// What a row without a visible key gets of policy `uniform`.
-Value AttentionEmitter::meanOfValues(const HeadView &value, Value column) {
-  Value corner = value.along(k, value.base, Dim::E, column);
-  Value sum = k.loop(k.index(0), numKeys, 1, {k.scalar(0)}, [&](Value j, ValueRange carried) -> Values {
-    Value x = k.loadWide(value.flat, value.along(k, corner, Dim::J, j), 1)[0];
-    if (spec.isInBytes(spec.value))
-      x = k.mulf(x, scaleOfRow(value, Dim::E, j));
-    return {k.addf(carried[0], x)};
-  })[0];
-  return orWithoutKeys(k.divf(sum, numKeysAsFloat()));
+Num AttentionEmitter::meanOfValues(const OperandView &value, const Index &column) {
+  Index corner = value.at({{Dim::E, column}});
+  Num sum = k.rolledLoop(0, numKeys, 1, k.f32(0), [&](Index j, Num sum) {
+    Num x = k.loadWide(value.flat, value.along(corner, Dim::J, j), 1)[0];
+    return sum + (spec.isInBytes(spec.value) ? x * scaleOfRow(value, Dim::E, j) : x);
+  });
+  return orWithoutKeys(sum / numKeysAsFloat());
 }
 
 /// The log-sum-exp of row `i`, where it is asked for; `shift` is finite.
-void AttentionEmitter::storeLogSum(ArrayRef<HeadView> views, Value i, Value shift, Value sum) {
+void AttentionEmitter::storeLogSum(ArrayRef<OperandView> views, const Index &i, const Num &shift, const Num &sum) {
   for (const AttentionSpec::Extra &extra : spec.extras) {
     if (extra.source != ExtraSource::lse)
       continue;
-    const HeadView &view = views[extra.operand];
+    const OperandView &view = views[extra.operand];
     constexpr float kLn2 = 0.693147181f;
-    Value natural = powerScale ? k.mulf(shift, k.scalar(kLn2)) : shift;
-    Value result = k.addf(natural, math::LogOp::create(k.b, k.loc, sum));
-    storeF32(result, view, view.along(k, view.base, Dim::I, i));
+    Num natural = powerScale ? shift * kLn2 : shift;
+    storeF32(natural + log(sum), view, view.at({{Dim::I, i}}));
   }
 }
 
-Value AttentionEmitter::shiftOf(Value maximum) {
-  Value isNone = k.compare(arith::CmpFPredicate::OEQ, maximum, k.scalar(-kInfinity));
-  return k.select(isNone, k.scalar(0), maximum);
-}
+Num AttentionEmitter::shiftOf(const Num &maximum) { return select(maximum == -kInfinity, k.f32(0), maximum); }
 
 /// Columns of 16 bits that a store of 16 bytes takes.
 static constexpr int64_t kEight = 8;
@@ -84,78 +69,80 @@ bool AttentionEmitter::storesEight() {
 /// The columns of a row times `factor`, rounded, each four words those of eight columns side by side: a warp's store
 /// then writes 64 bytes of each of eight rows in place of 16, and a row takes a quarter as many stores, each of which
 /// keeps the warps from exchanging numbers.
-Values AttentionEmitter::roundedRow(ArrayRef<Value> columns, Value factor) {
+Nums AttentionEmitter::roundedRow(ArrayRef<Num> columns, const Num &factor) {
   Precision precision = precisionOf(spec.types[spec.result].getElementType());
-  Values words;
+  Nums words;
   for (size_t e = 0; e < columns.size(); e += kEight) {
-    Values scaled, four;
-    for (Value x : columns.slice(e, kEight))
-      scaled.push_back(k.mulf(x, factor));
+    Nums scaled, four;
+    for (const Num &x : columns.slice(e, kEight))
+      scaled.push_back(x * factor);
     for (size_t half : {0, 4})
-      for (Value word : k.packed(ArrayRef(scaled).slice(half, 4), precision))
-        four.push_back(k.bitcast(word, k.b.getI32Type()));
+      for (const Num &word : k.packed(ArrayRef(scaled).slice(half, 4), precision))
+        four.push_back(k.asWord(word));
     llvm::append_range(words, k.transposeFour(four));
   }
   return words;
 }
 
-void AttentionEmitter::store(ValueRange state) {
-  const HeadView &view = views[spec.result];
-  Value member = k.rem(k.thread, k.index(groupWidth));
+/// `body` where the result has `column`, if a thread may have others.
+void AttentionEmitter::whenColumn(const Index &column, llvm::function_ref<void()> body) {
+  if (width * groupWidth == valueWidth)
+    body();
+  else
+    k.when(column < valueWidth, body);
+}
+
+void AttentionEmitter::storeRounded(ArrayRef<Num> words, const Index &member, const Index &offset) {
+  const OperandView &view = views[spec.result];
+  for (size_t n = 0; n < words.size(); n += 4) {
+    Index column = (member + n) * kEight;
+    whenColumn(column, [&] { k.storeWords(words.slice(n, 4), view.flat, view.along(offset, Dim::E, column)); });
+  }
+}
+
+void AttentionEmitter::storeColumns(ArrayRef<Num> columns, const Num &factor, const Index &offset) {
+  const OperandView &view = views[spec.result];
   // As many columns a store as the memory has in one piece.
   int64_t together = neighbours;
   while (together > 1 && !hasPieces(spec, spec.result, Dim::E, together))
     together /= 2;
+  for (int64_t e = 0; e < width; e += together) {
+    Index column = columnPlace(e);
+    whenColumn(column, [&] {
+      Nums few;
+      for (const Num &x : columns.slice(e, together))
+        few.push_back(x * factor);
+      k.storeFew(few, view.flat, view.along(offset, Dim::E, column));
+    });
+  }
+}
+
+void AttentionEmitter::store(const Nums &state) {
+  const OperandView &view = views[spec.result];
+  Index member = k.thread % groupWidth;
   for (int64_t r = 0; r < rows; ++r) {
-    Value sum = sumOfRow(state[rows + r]), i = k.add(first, row(r)), factor = normalizer(sum);
-    Values eight;
-    if (storesEight()) // by all threads of the warp
-      eight = roundedRow(Values(state.slice(2 * rows + r * width, width)), factor);
-    k.branch(k.less(i, numQueries), [&] {
-      Value offset = view.along(k, view.base, Dim::I, i);
-      auto put = [&](Value x, Value column) { storeF32(x, view, view.along(k, offset, Dim::E, column)); };
-      auto putEight = [&] {
-        for (size_t n = 0; n < eight.size(); n += 4) {
-          Value column = k.mul(k.add(member, int64_t(n)), kEight);
-          auto putInside = [&] {
-            k.storeWords(ArrayRef(eight).slice(n, 4), view.flat, view.along(k, offset, Dim::E, column));
-          };
-          if (width * groupWidth == valueWidth)
-            putInside();
-          else
-            k.branch(k.less(column, k.index(valueWidth)), putInside);
-        }
-        return Values();
-      };
+    ArrayRef<Num> columns = ArrayRef(state).slice(2 * rows + r * width, width);
+    Num sum = sumOfRow(state[rows + r]);
+    Index i = first + row(r);
+    Num factor = normalizer(sum);
+    Nums rounded = storesEight() ? roundedRow(columns, factor) : Nums(); // by all threads of the warp
+    k.when(i < numQueries, [&] {
+      Index offset = view.at({{Dim::I, i}});
       auto usual = [&] {
-        if (!eight.empty())
-          return putEight();
-        for (int64_t e = 0; e < width; e += together) {
-          Value column = columnPlace(e);
-          auto putFew = [&] {
-            Values few;
-            for (int64_t n = e; n < e + together; ++n)
-              few.push_back(k.mulf(state[2 * rows + r * width + n], factor));
-            k.storeFew(few, view.flat, view.along(k, offset, Dim::E, column));
-          };
-          if (width * groupWidth == valueWidth)
-            putFew();
-          else
-            k.branch(k.less(column, k.index(valueWidth)), putFew);
-        }
-        return Values();
+        rounded.empty() ? storeColumns(columns, factor, offset) : storeRounded(rounded, member, offset);
       };
       auto uniform = [&] {
-        k.loop(member, k.index(valueWidth), groupWidth,
-               [&](Value column) { put(meanOfValues(views[spec.value], column), column); });
-        return Values();
+        k.rolledLoop(member, valueWidth, groupWidth, [&](Index column) {
+          Num mean = meanOfValues(views[spec.value], column);
+          storeF32(mean, view, view.along(offset, Dim::E, column));
+        });
       };
       if (spec.maskedRows == MaskedRows::uniform && canHide() && pass == Pass::online)
-        k.branch(isEmptyRow(sum), TypeRange(), uniform, usual);
+        k.when(isEmptyRow(sum), uniform, usual);
       else
         usual();
       if (spec.wants(ExtraSource::lse))
-        k.branch(k.less(member, k.index(1)), [&] { storeLogSum(views, i, shiftOf(state[r]), sum); });
+        k.when(member < 1, [&] { storeLogSum(views, i, shiftOf(state[r]), sum); });
     });
   }
 }
@@ -166,65 +153,63 @@ void AttentionEmitter::store(ValueRange state) {
 
 // Of each query and part: the columns, not yet divided, then maximum and sum.
 
-void AttentionEmitter::storePart(ValueRange state) {
+void AttentionEmitter::storePart(const Nums &state) {
   for (int64_t r = 0; r < rows; ++r) {
-    Value sum = sumOfRow(state[rows + r]), i = k.add(first, row(r));
-    k.branch(k.less(i, numQueries), [&] {
-      Value number = k.add(k.mul(k.add(k.mul(batch, heads), head), numQueries), i);
-      Value base = k.mul(k.add(k.mul(number, splits), split), valueWidth + 2);
-      auto put = [&](Value x, Value place) { memref::StoreOp::create(k.b, k.loc, x, parts, k.add(base, place)); };
+    Num sum = sumOfRow(state[rows + r]);
+    Index i = first + row(r);
+    k.when(i < numQueries, [&] {
+      Index number = (batch * heads + head) * numQueries + i;
+      Index base = (number * splits + split) * (valueWidth + 2);
       for (int64_t e = 0; e < width; ++e) {
-        Value column = columnPlace(e);
-        k.branch(k.less(column, k.index(valueWidth)), [&] { put(state[2 * rows + r * width + e], column); });
+        Index column = columnPlace(e);
+        k.when(column < valueWidth, [&] { parts.set(state[2 * rows + r * width + e], base + column); });
       }
       // The same in all threads of the group.
-      put(state[r], k.index(valueWidth));
-      put(sum, k.index(valueWidth + 1));
+      parts.set(state[r], base + valueWidth);
+      parts.set(sum, base + (valueWidth + 1));
     });
   }
 }
 
 /// A second launch, a warp a query.
 void AttentionEmitter::mergeParts(ValueRange buffers) {
-  constexpr int64_t kWarps = kThreads / 32;
-  Value rowsInAll = k.mul(k.mul(getDimSize(k, spec, buffers, Dim::B), heads), numQueries);
-  k.launch(k.ceilDiv(rowsInAll, kWarps), kThreads, {});
-  Value number = k.add(k.mul(k.block, kWarps), k.div(k.thread, k.index(32)));
-  k.branch(k.less(number, rowsInAll), [&] {
-    Value outer = k.div(number, numQueries), i = k.rem(number, numQueries);
-    SmallVector<HeadView> views;
-    for (auto [buffer, map] : llvm::zip_equal(buffers, spec.maps))
-      views.push_back(viewHead(k, buffer, map, k.div(outer, heads), k.rem(outer, heads)));
-    const HeadView &view = views[spec.result];
-    Value base = k.mul(number, splits * (valueWidth + 2)), lane = k.rem(k.thread, k.index(32));
-    auto read = [&](Value part, Value place) {
-      return k.load(parts, k.add(k.add(base, k.mul(part, valueWidth + 2)), place));
-    };
-    Value top =
-        k.loop(k.index(0), k.index(splits), 1, {k.scalar(-kInfinity)}, [&](Value part, ValueRange carried) -> Values {
-          return {k.greater(carried[0], read(part, k.index(valueWidth)))};
-        })[0];
-    Value shift = shiftOf(top);
-    // Columns and the sum, which is the same in all of them.
-    auto merge = [&](Value column) {
-      Values zeros(2, k.scalar(0));
-      return k.loop(k.index(0), k.index(splits), 1, zeros, [&](Value part, ValueRange carried) -> Values {
-        Value factor = exponential(k.subf(read(part, k.index(valueWidth)), shift));
-        return {k.fma(factor, read(part, k.index(valueWidth + 1)), carried[0]),
-                k.fma(factor, read(part, column), carried[1])};
+  constexpr int64_t kWarp = 32, kWarps = kThreads / kWarp;
+  Index rowsInAll = sizeOf(buffers, Dim::B) * heads * numQueries;
+  k.launch(ceilDiv(rowsInAll, kWarps), kThreads, {});
+  Index number = k.block * kWarps + k.thread / kWarp;
+  k.when(number < rowsInAll, [&] {
+    Index outer = number / numQueries, i = number % numQueries;
+    SmallVector<OperandView> views;
+    for (auto [buffer, map] : llvm::zip_equal(buffers, spec.maps)) {
+      Index batch = outer / heads, head = outer % heads;
+      views.emplace_back(k, buffer, map, batch, head);
+    }
+    const OperandView &view = views[spec.result];
+    Index base = number * (splits * (valueWidth + 2)), lane = k.thread % kWarp;
+    auto read = [&](const Index &part, const Index &place) { return parts(base + part * (valueWidth + 2) + place); };
+    auto topOf = [&](const Index &part) { return read(part, k.index(valueWidth)); };
+    Num top =
+        k.rolledLoop(0, splits, 1, k.f32(-kInfinity), [&](Index part, Num top) { return maximum(top, topOf(part)); });
+    Num shift = shiftOf(top);
+    // The sum, which is the same in all columns, and one of them.
+    auto merge = [&](const Index &column) {
+      std::tuple zeros(k.f32(0), k.f32(0));
+      return k.rolledLoop(0, splits, 1, zeros, [&](Index part, Num sum, Num x) {
+        Num factor = exponential(topOf(part) - shift);
+        sum = fma(factor, read(part, k.index(valueWidth + 1)), sum);
+        return std::tuple(sum, fma(factor, read(part, column), x));
       });
     };
-    k.loop(lane, k.index(valueWidth), 32, [&](Value column) {
-      Values both = merge(column);
-      Value result = k.mulf(both[1], normalizer(both[0]));
+    k.rolledLoop(lane, valueWidth, kWarp, [&](Index column) {
+      auto [sum, x] = merge(column);
+      Num result = x * normalizer(sum);
       if (spec.maskedRows == MaskedRows::uniform && canHide())
-        result = k.branch(
-            isEmptyRow(both[0]), result.getType(), [&] { return Values{meanOfValues(views[spec.value], column)}; },
-            [&] { return Values{result}; })[0];
-      storeF32(result, view, view.along(k, view.along(k, view.base, Dim::I, i), Dim::E, column));
+        result =
+            k.choose(isEmptyRow(sum), [&] { return meanOfValues(views[spec.value], column); }, [&] { return result; });
+      storeF32(result, view, view.at({{Dim::I, i}, {Dim::E, column}}));
     });
     if (spec.wants(ExtraSource::lse))
-      k.branch(k.less(lane, k.index(1)), [&] { storeLogSum(views, i, shift, merge(k.index(0))[0]); });
+      k.when(lane < 1, [&] { storeLogSum(views, i, shift, std::get<0>(merge(k.index(0)))); });
   });
 }
 

@@ -1,8 +1,6 @@
 #include "passes/kernels/gpu/AttentionWarpgroups.h"
 #include "dialects/attn/DeviceOps.h"
 
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 
 // The launches around the products of AttentionWarpgroupTiles.cpp.
@@ -12,7 +10,6 @@ using namespace mlir;
 namespace attn {
 
 using Dim = AttentionOp::Dim;
-using Values = LaneBuilder::Values;
 
 constexpr int64_t kMaxWidth = 256, kPackThreads = 256;
 /// Fewer queries are faster without the launch that packs, where there is one; where there is none, if there are too
@@ -33,17 +30,17 @@ static std::optional<bool> isWorthwhile(const AttentionSpec &spec, const Packing
 }
 
 /// The same on the host.
-static Value isWorthwhile(BlockBuilder &k, const AttentionSpec &spec, const Packing &packing, Precision precision,
-                          ValueRange buffers) {
-  auto size = [&](unsigned dim) { return getDimSize(k, spec, buffers, dim); };
-  Value queries = size(Dim::I), areMany = k.less(k.index(kManyQueries - 1), queries);
+static Mask isWorthwhile(const AttentionSpec &spec, const Packing &packing, Precision precision,
+                         llvm::function_ref<Index(int64_t)> sizeOf) {
+  Index queries = sizeOf(Dim::I);
+  Mask areMany = kManyQueries - 1 < queries;
   if (packing.isPacked)
     return areMany;
-  Value areMore = k.less(k.index(Warpgroups::kRows), queries);
+  Mask areMore = Warpgroups::kRows < queries;
   if (!canUseMatrices(spec, precision))
     return areMore;
-  Value blocks = k.mul(k.mul(size(Dim::B), size(Dim::H)), k.ceilDiv(queries, 2 * Warpgroups::kRows));
-  return k.either(areMany, k.both(areMore, k.less(k.index(kManyBlocks - 1), blocks)));
+  Index blocks = sizeOf(Dim::B) * sizeOf(Dim::H) * ceilDiv(queries, 2 * Warpgroups::kRows);
+  return areMany | (areMore & (kManyBlocks - 1 < blocks));
 }
 
 static bool needsScratch(const AttentionSpec &spec, const Packing &packing) {
@@ -51,9 +48,9 @@ static bool needsScratch(const AttentionSpec &spec, const Packing &packing) {
 }
 
 /// Of a head, one for each warp of each block.
-static Value countMarks(LaneBuilder &k, Value numQueries) {
+static Index countMarks(const Index &numQueries) {
   constexpr int64_t kConsumers = 2, kWarps = kConsumers * Warpgroups::kThreads / 32;
-  return k.mul(k.ceilDiv(numQueries, kConsumers * Warpgroups::kRows), kWarps);
+  return ceilDiv(numQueries, kConsumers * Warpgroups::kRows) * kWarps;
 }
 
 WarpgroupsEmitter::WarpgroupsEmitter(OpBuilder &b, Location loc, const AttentionSpec &spec, Precision precision)
@@ -83,11 +80,11 @@ WarpgroupsEmitter::Places WarpgroupsEmitter::countPlaces() const {
 //===----------------------------------------------------------------------===//
 
 void WarpgroupsEmitter::measure(ValueRange buffers) {
-  groups = packing.groups(k, getDimSize(k, spec, buffers, Dim::H));
-  numTiles = k.ceilDiv(getDimSize(k, spec, buffers, Dim::J), keysPerTile);
-  tilesInAll = k.mul(k.mul(getDimSize(k, spec, buffers, Dim::B), groups), numTiles);
-  numHeads = getDimSize(k, spec, buffers, Dim::H);
-  marksOfHead = countMarks(k, getDimSize(k, spec, buffers, Dim::I));
+  groups = packing.groups(sizeOf(buffers, Dim::H));
+  numTiles = ceilDiv(sizeOf(buffers, Dim::J), keysPerTile);
+  tilesInAll = sizeOf(buffers, Dim::B) * groups * numTiles;
+  numHeads = sizeOf(buffers, Dim::H);
+  marksOfHead = countMarks(sizeOf(buffers, Dim::I));
 }
 
 void WarpgroupsEmitter::mapTiles(ValueRange buffers) {
@@ -100,94 +97,89 @@ void WarpgroupsEmitter::mapTiles(ValueRange buffers) {
 /// A launch with a block for each tile of keys and values.
 void WarpgroupsEmitter::pack(ValueRange buffers) {
   OpBuilder::InsertionGuard guard(k.b);
-  Value numKeys = getDimSize(k, spec, buffers, Dim::J);
-  Value flag = k.launch(tilesInAll, kPackThreads, {1})[0];
+  numKeys = sizeOf(buffers, Dim::J);
+  Buffer flag = k.launch(tilesInAll, kPackThreads, {1})[0];
   k.b.getInsertionBlock()->getParentOp()->setAttr(AttnDialect::kOnlyExactAttr,
                                                   k.b.getI64IntegerAttr(Warpgroups::kArch));
-  Value outer = k.div(k.block, numTiles), begin = k.mul(k.rem(k.block, numTiles), keysPerTile);
-  Value batch = k.div(outer, groups), head = packing.headOf(k, k.rem(outer, groups));
-  Value offset = k.mul(k.block, packing.elementsPerTile());
-  Value isFirst = k.less(k.thread, k.index(1));
+  Index outer = k.block / numTiles, begin = k.block % numTiles * keysPerTile;
+  Index batch = outer / groups, head = packing.headOf(outer % groups);
+  Index offset = k.block * packing.elementsPerTile();
+  Mask isFirst = k.thread < 1;
   if (canHide()) {
-    k.branch(isFirst, [&] { memref::StoreOp::create(k.b, k.loc, k.scalar(0), flag, k.index(0)); });
+    k.when(isFirst, [&] { flag.set(k.f32(0), 0); });
     k.barrier();
   }
-  this->numKeys = numKeys;
   auto view = [&](const PackedOperand &operand) {
-    return viewHead(k, buffers[operand.position], spec.maps[operand.position], batch, head);
+    return OperandView(k, buffers[operand.position], spec.maps[operand.position], batch, head);
   };
   packRows(packing.keys, view(packing.keys), begin, offset, false);
-  offset = k.add(offset, packing.keys.bytes(keysPerTile) / 4);
-  Value isFine = packRows(packing.values, view(packing.values), begin, offset, canHide());
+  offset = offset + packing.keys.bytes(keysPerTile) / 4;
+  Mask isFine = packRows(packing.values, view(packing.values), begin, offset, canHide());
   if (!canHide())
     return;
-  Value isFound = arith::XOrIOp::create(k.b, k.loc, isFine, arith::ConstantIntOp::create(k.b, k.loc, 1, 1));
-  k.branch(isFound, [&] { memref::StoreOp::create(k.b, k.loc, k.scalar(1), flag, k.index(0)); });
+  k.when(!isFine, [&] { flag.set(k.f32(1), 0); });
   k.barrier();
-  k.branch(isFirst, [&] {
-    Value at = k.add(k.mul(tilesInAll, packing.elementsPerTile()), k.block);
-    memref::StoreOp::create(k.b, k.loc, k.load(flag, k.index(0)), scratch, at);
+  k.when(isFirst, [&] {
+    Index at = tilesInAll * packing.elementsPerTile() + k.block;
+    scratch.set(flag(0), at);
   });
 }
 
 /// The rows from `begin` on of a tile to `offset` of the scratch; whether what the
 /// thread has read is finite in 16 bits, if asked.
-Value WarpgroupsEmitter::packRows(const PackedOperand &operand, const HeadView &view, Value begin, Value offset,
-                                  bool findsInfinite) {
+Mask WarpgroupsEmitter::packRows(const PackedOperand &operand, const OperandView &view, const Index &begin,
+                                 const Index &offset, bool findsInfinite) {
   // Below it a finite number stays finite.
-  Value limit = k.scalar(precision == Precision::f16 ? 65504.0f : 3.38e38f), isFine;
+  const float limit = precision == Precision::f16 ? 65504.0f : 3.38e38f;
+  Mask isFine;
   int64_t pieces = operand.padded / 8;
   for (int64_t n = 0; n < keysPerTile * pieces; n += kPackThreads) {
-    Value number = k.add(k.thread, n), row = k.div(number, k.index(pieces)), piece = k.rem(number, k.index(pieces));
-    Value source = k.add(begin, row);
-    Values words = operand.readPiece(k, view, source, k.less(source, numKeys), k.mul(piece, 8), precision), numbers;
-    for (Value word : findsInfinite ? words : Values())
+    Index number = k.thread + n, row = number / pieces, piece = number % pieces, source = begin + row;
+    Mask isRow = source < numKeys;
+    Nums words = operand.readPiece(k, view, source, isRow, piece * 8, precision), numbers;
+    for (const Num &word : findsInfinite ? words : Nums())
       llvm::append_range(numbers, k.unpacked(word, precision));
-    for (Value &word : words)
-      word = k.bitcast(word, k.b.getF32Type());
-    Value panel = k.mul(k.div(piece, k.index(8)), keysPerTile * Warpgroups::kRowBytes / 16);
-    Value at = k.add(panel, w.pieceAt(row, k.rem(piece, k.index(8))));
-    k.store4(words, scratch, k.add(offset, k.mul(at, 4)));
-    for (Value x : numbers) {
-      Value isFinite = k.compare(arith::CmpFPredicate::OLE, math::AbsFOp::create(k.b, k.loc, x), limit);
-      isFine = isFine ? k.both(isFine, isFinite) : isFinite;
+    for (Num &word : words)
+      word = k.asFloat(word);
+    Index panel = piece / 8 * (keysPerTile * Warpgroups::kRowBytes / 16);
+    Index at = panel + w.pieceAt(row, piece % 8);
+    k.store4(words, scratch, offset + at * 4);
+    for (const Num &x : numbers) {
+      Mask isFinite = abs(x) <= limit;
+      isFine = isFine.value() ? isFine & isFinite : isFinite;
     }
   }
   return isFine;
 }
 
+static Num greater(const Num &x, const Num &y) { return maximum(x, y); }
+
 /// Whether a tile of the head's values has a number that is not finite in 16 bits.
-Value WarpgroupsEmitter::hasInfinite(BlockBuilder &k, Value batch, Value head) {
-  Value first = k.mul(k.add(k.mul(batch, groups), packing.groupOf(k, head)), numTiles);
-  Value flags = k.add(k.mul(tilesInAll, packing.elementsPerTile()), first);
-  auto max = [&](Value x, Value y) { return k.greater(x, y); };
-  Value found =
-      k.loop(k.rem(k.thread, k.index(32)), numTiles, 32, {k.scalar(0)}, [&](Value tile, ValueRange carried) -> Values {
-        return {max(carried[0], k.load(scratch, k.add(flags, tile)))};
-      })[0];
-  return k.compare(arith::CmpFPredicate::ONE, k.acrossThreads(found, 32, max), k.scalar(0));
+Mask WarpgroupsEmitter::hasInfinite(ThreadCode &k, const Index &batch, const Index &head) {
+  Index firstTile = (batch * groups + packing.groupOf(head)) * numTiles;
+  Index flags = tilesInAll * packing.elementsPerTile() + firstTile;
+  Num found = k.rolledLoop(k.thread % 32, numTiles, 32, k.f32(0),
+                           [&](Index tile, Num found) { return maximum(found, scratch(flags + tile)); });
+  return isNonZero(k.acrossThreads(found, 32, greater));
 }
 
 /// Says in the scratch whether a result of the warp is NaN, as one is that 0 times a hidden value reached.
-void WarpgroupsEmitter::markNan(ValueRange state) {
-  Value sum = k.tree(Values(state.drop_front(2 * rows)), [&](Value x, Value y) { return k.addf(x, y); });
-  Value isNan = k.compare(arith::CmpFPredicate::UNO, sum, sum);
-  Value mark =
-      k.acrossThreads(k.select(isNan, k.scalar(1), k.scalar(0)), 32, [&](Value x, Value y) { return k.greater(x, y); });
-  Value ofHead = k.mul(k.add(k.mul(batch, numHeads), head), marksOfHead);
-  Value at = k.add(ofHead, k.add(k.div(first, k.index(Warpgroups::kRows / 4)), warp()));
-  k.branch(k.less(lane(), k.index(1)), [&] { memref::StoreOp::create(k.b, k.loc, mark, scratch, at); });
+void WarpgroupsEmitter::markNan(const Nums &state) {
+  Num sum = tree(ArrayRef(state).drop_front(2 * rows), [](Num x, Num y) { return x + y; });
+  Num mark = k.acrossThreads(select(isNaN(sum), k.f32(1), k.f32(0)), 32, greater);
+  Index ofHead = (batch * numHeads + head) * marksOfHead;
+  Index at = ofHead + (first / (Warpgroups::kRows / 4) + warp());
+  k.when(lane() < 1, [&] { scratch.set(mark, at); });
 }
 
 /// Whether a warp said so.
-Value WarpgroupsEmitter::hasNan(BlockBuilder &k, Value batch, Value head) {
-  Value ofHead = k.mul(k.add(k.mul(batch, numHeads), head), marksOfHead);
-  auto max = [&](Value x, Value y) { return k.greater(x, y); };
-  Value begin = k.mul(k.rem(k.thread, k.index(32)), 4);
-  Value found = k.loop(begin, marksOfHead, 128, {k.scalar(0)}, [&](Value at, ValueRange carried) -> Values {
-    return {max(carried[0], k.tree(k.load4(scratch, k.add(ofHead, at)), max))};
-  })[0];
-  return k.compare(arith::CmpFPredicate::ONE, k.acrossThreads(found, 32, max), k.scalar(0));
+Mask WarpgroupsEmitter::hasNan(ThreadCode &k, const Index &batch, const Index &head) {
+  Index ofHead = (batch * numHeads + head) * marksOfHead;
+  Num found = k.rolledLoop(k.thread % 32 * 4, marksOfHead, 128, k.f32(0), [&](Index at, Num found) {
+    Nums four = k.load4(scratch, ofHead + at);
+    return maximum(found, tree(ArrayRef(four), greater));
+  });
+  return isNonZero(k.acrossThreads(found, 32, greater));
 }
 
 //===----------------------------------------------------------------------===//
@@ -195,22 +187,23 @@ Value WarpgroupsEmitter::hasNan(BlockBuilder &k, Value batch, Value head) {
 //===----------------------------------------------------------------------===//
 
 /// A block a processor, which has registers for one. All have as many blocks of queries, if possible.
-Values WarpgroupsEmitter::launch(Value blocks) {
+SmallVector<Buffer> WarpgroupsEmitter::launch(const Index &blocks) {
   auto limits = DeviceLimitsOp::create(k.b, k.loc, k.b.getIndexType(), k.b.getIndexType());
-  Value one = k.index(1), processors = k.max(limits.getProcessors(), one);
-  auto ceilDiv = [&](Value x, Value y) { return k.div(k.add(x, k.sub(y, one)), y); };
-  Value rounds = k.max(ceilDiv(blocks, processors), one);
+  Index processors = maximum(k.asIndex(limits.getProcessors()), 1);
+  auto ceilDiv = [](const Index &x, const Index &y) { return (x + (y - 1)) / y; };
+  Index rounds = maximum(ceilDiv(blocks, processors), 1);
   blocksInAll = blocks, grid = ceilDiv(blocks, rounds);
-  return {w.launch(grid, kThreadsInAll, sharedBytes())};
+  memory = w.launch(grid, kThreadsInAll, sharedBytes());
+  return {};
 }
 
 func::FuncOp WarpgroupsEmitter::emit(StringRef symbol, Sm90a use) {
   SmallVector<Type> types(spec.types.begin(), spec.types.end());
   if (needsScratch(spec, packing))
     types.push_back(MemRefType::get({ShapedType::kDynamic}, k.b.getF32Type()));
-  func::FuncOp function = k.function(symbol, types);
+  func::FuncOp function = k.raw.function(symbol, types);
   ValueRange buffers = function.getArguments().take_front(spec.types.size());
-  scratch = function.getArguments().back();
+  scratch = k.asBuffer(function.getArguments().back());
   auto warpgroups = [&] {
     measure(buffers);
     if (packing.isPacked)
@@ -219,16 +212,17 @@ func::FuncOp WarpgroupsEmitter::emit(StringRef symbol, Sm90a use) {
       mapTiles(buffers);
     emitLaunches(buffers);
     // Where 0 times a hidden value is not 0 the heads are made once more.
+    auto isWanted = [&](ThreadCode &k, const Index &batch, const Index &head) {
+      return packing.isPacked ? hasInfinite(k, batch, head) : hasNan(k, batch, head);
+    };
     if (canHide())
-      makeAttention(k.b, k.loc, spec, precision)->emitLaunches(buffers, [&](BlockBuilder &k, Value batch, Value head) {
-        return packing.isPacked ? hasInfinite(k, batch, head) : hasNan(k, batch, head);
-      });
+      makeAttention(k.b, k.loc, spec, precision)->emitLaunches(buffers, isWanted);
   };
   Value isMany;
   if (!isWorthwhile(spec, packing, precision))
-    isMany = isWorthwhile(k, spec, packing, precision, buffers);
+    isMany = isWorthwhile(spec, packing, precision, [&](int64_t dim) { return sizeOf(buffers, dim); });
   auto others = [&] { makeAttention(k.b, k.loc, spec, precision)->emitLaunches(buffers); };
-  k.branchOnSm90a(use, warpgroups, others, isMany);
+  k.raw.branchOnSm90a(use, warpgroups, others, isMany);
   return function;
 }
 
@@ -240,15 +234,15 @@ bool canUseWarpgroups(const AttentionSpec &spec, Precision precision) {
          isWorthwhile(spec, Packing(spec), precision).value_or(true);
 }
 
-Value countWarpgroupsScratch(LaneBuilder &k, const AttentionSpec &spec, llvm::function_ref<Value(int64_t)> sizeOf) {
+Value countWarpgroupsScratch(const AttentionSpec &spec, llvm::function_ref<Index(int64_t)> sizeOf) {
   Packing packing(spec);
   if (!needsScratch(spec, packing))
     return {};
   if (!packing.isPacked)
-    return k.mul(k.mul(sizeOf(Dim::B), sizeOf(Dim::H)), countMarks(k, sizeOf(Dim::I)));
-  Value groups = k.mul(sizeOf(Dim::B), packing.groups(k, sizeOf(Dim::H)));
-  Value tiles = k.mul(groups, k.ceilDiv(sizeOf(Dim::J), packing.keysPerTile));
-  return k.mul(tiles, packing.elementsPerTile() + 1);
+    return sizeOf(Dim::B) * sizeOf(Dim::H) * countMarks(sizeOf(Dim::I));
+  Index groups = sizeOf(Dim::B) * packing.groups(sizeOf(Dim::H));
+  Index tiles = groups * ceilDiv(sizeOf(Dim::J), packing.keysPerTile);
+  return tiles * (packing.elementsPerTile() + 1);
 }
 
 func::FuncOp buildWarpgroupsAttention(OpBuilder &builder, Location loc, StringRef symbol, const AttentionSpec &spec,

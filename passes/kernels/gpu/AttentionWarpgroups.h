@@ -11,8 +11,8 @@ namespace attn {
 // heads, to tiles that are in memory what they are in shared memory; those of 16 bits are taken from where they lie, by
 // tensor maps. Of a block one warp then copies tiles into two rings, and two warpgroups of 64 queries multiply, in
 // turns: while one makes weights the other has the matrix units, and its own results of the tile before come from them,
-// too. A processor has one such block, which goes from one block of queries to the next: what it needs of that is copied
-// beside the products and stores of the one before.
+// too. A processor has one such block, which goes from one block of queries to the next: what it needs of that is
+// copied beside the products and stores of the one before.
 
 class WarpgroupsEmitter : public AttentionEmitter {
 public:
@@ -29,29 +29,28 @@ private:
   void measure(mlir::ValueRange buffers);
   void pack(mlir::ValueRange buffers);
   void mapTiles(mlir::ValueRange buffers);
-  mlir::Value packRows(const PackedOperand &operand, const HeadView &view, mlir::Value begin, mlir::Value offset,
-                       bool findsInfinite);
-  mlir::Value hasInfinite(BlockBuilder &k, mlir::Value batch, mlir::Value head);
-  void markNan(mlir::ValueRange state);
-  mlir::Value hasNan(BlockBuilder &k, mlir::Value batch, mlir::Value head);
+  Mask packRows(const PackedOperand &operand, const OperandView &view, const Index &begin, const Index &offset,
+                bool findsInfinite);
+  Mask hasInfinite(ThreadCode &k, const Index &batch, const Index &head);
+  void markNan(const Nums &state);
+  Mask hasNan(ThreadCode &k, const Index &batch, const Index &head);
 
-  Values launch(mlir::Value blocks) override;
-  void emitBlocks(mlir::ValueRange buffers, mlir::ArrayRef<mlir::Value> memory) override;
+  llvm::SmallVector<Buffer> launch(const Index &blocks) override;
+  void emitBlocks(mlir::ValueRange buffers) override;
   /// `body` for each block of queries that this one has.
-  using Body = llvm::function_ref<void(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds)>;
-  void forBlocks(mlir::ValueRange buffers, mlir::ArrayRef<mlir::Value> memory, Body body);
-  mlir::Value blockOfRound(mlir::Value round);
+  void forBlocks(mlir::ValueRange buffers, Sweep body);
+  Index blockOfRound(const Index &round);
   bool canSweepAgain() const override { return false; }
   void initializeBarriers();
-  void consume(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
-  void produce(mlir::Value begin, mlir::Value end);
+  void consume(const Index &begin, const Index &end, const KeyMask::Bounds &bounds);
+  void produce(const Index &begin, const Index &end);
   void stageQueries();
-  Values sweepTile(mlir::Value key, mlir::ValueRange state) override {
+  Nums sweepTile(const Index &key, const Nums &state) override {
     return packing.isAhead ? sweepOverlapped(key, state) : sweepInOrder(key, state);
   }
-  Values sweepInOrder(mlir::Value key, mlir::ValueRange state);
-  Values sweepAhead(mlir::Value begin, mlir::Value end, const KeyMask::Bounds &bounds);
-  Values sweepOverlapped(mlir::Value key, mlir::ValueRange carried);
+  Nums sweepInOrder(const Index &key, const Nums &state);
+  Nums sweepAhead(const Index &begin, const Index &end, const KeyMask::Bounds &bounds);
+  Nums sweepOverlapped(const Index &key, const Nums &carried);
 
   /// Whether those who copy keys copy queries, too. Else who multiplies reads, rounds and stores them.
   bool copiesQueries() const { return !packing.isPacked && queries.isTiled; }
@@ -80,44 +79,37 @@ private:
   int64_t barriersBegin() const { return valuesBegin() + places.values * packing.values.bytes(keysPerTile); }
   int64_t sharedBytes() const { return barriersBegin() + 8 * barriersBefore(numPhases); }
 
-  mlir::Value place(int64_t bytes) { return k.add(shared, bytes); }
   /// Of a ring, and the parity of the phase in which a tile is there.
   struct Slot {
-    mlir::Value number, parity;
+    Index number, parity;
   };
-  mlir::Value barrier(Phase phase, mlir::Value slot) {
-    return k.add(place(barriersBegin() + 8 * barriersBefore(phase)), k.mul(slot, 8));
+  Index barrier(Phase phase, const Index &slot) {
+    return shared + (barriersBegin() + 8 * barriersBefore(phase)) + slot * 8;
   }
-  mlir::Value keysAt(mlir::Value slot) {
-    return k.add(place(keysBegin()), k.mul(slot, packing.keys.bytes(keysPerTile)));
-  }
-  mlir::Value valuesAt(mlir::Value slot) {
-    return k.add(place(valuesBegin()), k.mul(slot, packing.values.bytes(keysPerTile)));
-  }
-  Slot slotOfStep(mlir::Value step, int64_t count) {
-    return {k.rem(step, k.index(count)), k.rem(k.div(step, k.index(count)), k.index(2))};
-  }
-  mlir::Value stepOf(mlir::Value key) { return k.add(firstStep, k.div(k.sub(key, firstKey), k.index(keysPerTile))); }
-  Slot keySlot(mlir::Value key) { return slotOfStep(stepOf(key), places.keys); }
-  Slot valueSlot(mlir::Value key) { return slotOfStep(stepOf(key), places.values); }
+  Index keysAt(const Index &slot) { return shared + keysBegin() + slot * packing.keys.bytes(keysPerTile); }
+  Index valuesAt(const Index &slot) { return shared + valuesBegin() + slot * packing.values.bytes(keysPerTile); }
+  Slot slotOfStep(const Index &step, int64_t count) { return {step % count, step / count % 2}; }
+  Index stepOf(const Index &key) { return firstStep + (key - firstKey) / keysPerTile; }
+  Slot keySlot(const Index &key) { return slotOfStep(stepOf(key), places.keys); }
+  Slot valueSlot(const Index &key) { return slotOfStep(stepOf(key), places.values); }
   /// Of the block of queries at hand, those of a warpgroup.
-  Slot querySlot(mlir::Value warpgroup) {
+  Slot querySlot(const Index &warpgroup) {
     Slot slot = slotOfStep(queryStep, places.queries);
-    return {k.add(k.mul(slot.number, kConsumers), warpgroup), slot.parity};
+    return {slot.number * kConsumers + warpgroup, slot.parity};
   }
-  mlir::Value queriesAt(mlir::Value slot) { return k.add(shared, k.mul(slot, queries.bytes(Warpgroups::kRows))); }
+  Index queriesAt(const Index &slot) { return shared + slot * queries.bytes(Warpgroups::kRows); }
   void wait(Phase phase, const Slot &slot) { w.wait(barrier(phase, slot.number), slot.parity); }
   void release(Phase phase, const Slot &slot);
-  void fill(const PackedOperand &operand, mlir::Value key);
+  void fill(const PackedOperand &operand, const Index &key);
   void fillQueries();
 
   // Products of the tile in a slot, under way; what they are then, and what they are of, in the order of the emitter.
-  Values startScores(const Slot &keys);
-  Values startResult(mlir::ValueRange state, mlir::ValueRange packed, const Slot &values);
-  Values scoresOf(mlir::ValueRange made);
-  Values packWeights(mlir::ArrayRef<mlir::Value> weights);
+  Nums startScores(const Slot &keys);
+  Nums startResult(const Nums &state, llvm::ArrayRef<Num> packed, const Slot &values);
+  Nums scoresOf(const Nums &made);
+  Nums packWeights(llvm::ArrayRef<Num> weights);
   int64_t placeOf(int64_t n) { return 2 * rows + n % 4 / 2 * width + n / 4 * 2 + n % 2; }
-  void setColumns(Values &state, mlir::ArrayRef<mlir::Value> made) {
+  void setColumns(Nums &state, llvm::ArrayRef<Num> made) {
     for (auto [n, column] : llvm::enumerate(made))
       state[placeOf(n)] = column;
   }
@@ -125,26 +117,27 @@ private:
   void giveTurn();
 
   // The thread's number is that among the consumers.
-  mlir::Value warp() { return k.div(k.thread, k.index(32)); }
-  mlir::Value lane() { return k.rem(k.thread, k.index(32)); }
-  mlir::Value member() { return k.rem(k.thread, k.index(4)); }
-  mlir::Value queriesOfGroup() { return queriesAt(copiesQueries() ? querySlot(warpgroup).number : warpgroup); }
-  mlir::Value row(int64_t r) override { return k.add(k.add(k.mul(warp(), 16), k.div(lane(), k.index(4))), 8 * r); }
-  mlir::Value keyPlace(int64_t c) override { return k.add(k.mul(member(), 2), c / 2 * 8 + c % 2); }
-  mlir::Value columnPlace(int64_t e) override { return keyPlace(e); }
+  Index warp() { return k.thread / 32; }
+  Index lane() { return k.thread % 32; }
+  Index member() { return k.thread % 4; }
+  Index queriesOfGroup() { return queriesAt(copiesQueries() ? querySlot(warpgroup).number : warpgroup); }
+  Index row(int64_t r) override { return warp() * 16 + lane() / 4 + 8 * r; }
+  Index keyPlace(int64_t c) override { return member() * 2 + (c / 2 * 8 + c % 2); }
+  Index columnPlace(int64_t e) override { return keyPlace(e); }
 
   const Precision precision;
   const Packing packing;
   const PackedOperand queries;
   Places places;
   Warpgroups w;
-  mlir::Value scratch, numTiles, groups, tilesInAll; ///< the latter three from outside of launches, as the next
-  mlir::Value numHeads, marksOfHead;
+  Buffer scratch;
+  Index numTiles, groups, tilesInAll, numHeads, marksOfHead; ///< from outside of launches
   mlir::Value keyTiles, valueTiles, queryTiles; ///< maps of what is copied from where it is, from outside of launches
-  mlir::Value shared, warpgroup;
+  Index memory, shared; ///< the first place in shared memory, and the same from where it is used
+  Index warpgroup;
   /// Of the block of queries at hand; tiles before it, and blocks that have any.
-  mlir::Value firstKey, firstStep, queryStep;
-  mlir::Value blocksInAll, grid; ///< from outside of launches
+  Index firstKey, firstStep, queryStep;
+  Index blocksInAll, grid; ///< from outside of launches
 };
 
 } // namespace attn

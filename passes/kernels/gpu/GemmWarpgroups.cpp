@@ -32,7 +32,7 @@ GpuGemmSpec::Tile tileOf(int64_t columns) {
 class WarpgroupsGemm : public GpuGemmEmitter {
 public:
   WarpgroupsGemm(OpBuilder &b, Location loc, const GpuGemmSpec &spec)
-      : GpuGemmEmitter(b, loc, spec, tileOf(spec.warpgroupColumns)), w(k.raw) {}
+      : GpuGemmEmitter(b, loc, spec, tileOf(spec.warpgroupColumns)), w(k) {}
 
   void emitLaunches(ArrayRef<Buffer> buffers, const Buffer &scratch);
 
@@ -127,9 +127,9 @@ void WarpgroupsGemm::pack(Side &side, Index offset) {
     Index depth = panel * Warpgroups::kPanel + piece * 8;
     Nums words;
     Nums eight = readPiece(side, begin, isRow, depth);
-    for (Value word : w.piece(ThreadCode::values<Num>(eight), spec.precision))
+    for (const Num &word : w.piece(eight, spec.precision))
       words.push_back(k.asFloat(word));
-    k.store4(words, scratch, offset + k.asIndex(w.pieceAt(row, piece)) * 4);
+    k.store4(words, scratch, offset + w.pieceAt(row, piece) * 4);
   }
 }
 
@@ -153,8 +153,7 @@ void WarpgroupsGemm::multiply() {
   OpBuilder::InsertionGuard guard(k.b);
   Index rowTiles = tilesOf(sides[0]), columnTiles = tilesOf(sides[1]), tiles = rowTiles * columnTiles;
   int64_t bytes = std::max(kStages * stageBytes() + 16 * kStages, 4 * stagedElements());
-  memory = k.asIndex(w.launch(tiles * numBatches, Warpgroups::kThreads + kConsumerThreads, bytes));
-  k.enter();
+  memory = w.launch(tiles * numBatches, Warpgroups::kThreads + kConsumerThreads, bytes);
   Index batch = k.block / tiles, position = k.block % tiles;
   Index numbers[] = {position / columnTiles, position % columnTiles}, counts[] = {rowTiles, columnTiles};
   batchIndices = delinearize(batch, sizesOf(spec.batch));
@@ -229,7 +228,7 @@ void WarpgroupsGemm::produceWidened() {
     });
     widenRight(panel, to + bytesOf(sides[0]));
     w.publishStores();
-    k.raw.warpBarrier();
+    k.warpBarrier();
     k.when(k.thread % 32 < 1, [&] { w.arrive(full); });
   });
 }
@@ -245,14 +244,11 @@ void WarpgroupsGemm::widenRight(Index panel, Index to) {
     Mask isInside = (side.first + at < side.extent) & (depth < numSums);
     Index offset = (side.first + at) * numSums + depth;
     Nums numbers;
-    for (Value word : k.raw.loadWords(side.flat.value(), select(isInside, offset, k.index(0)), kWords)) {
-      Num pairs = select(isInside, k.asNum(word), k.i32(0));
-      llvm::append_range(numbers, fromFloat8Word(k, pairs));
-    }
-    SmallVector<Value> values = llvm::to_vector(ThreadCode::values<Num>(numbers));
+    for (const Num &word : k.loadWords(side.flat, select(isInside, offset, k.index(0)), kWords))
+      llvm::append_range(numbers, fromFloat8Word(k, select(isInside, word, k.i32(0))));
     for (int64_t half = 0; half < 2; ++half) {
-      Value place = w.pieceAt(at, part * 2 + half);
-      w.storePiece(w.piece(ArrayRef(values).slice(8 * half, 8), spec.precision), to + k.asIndex(place) * kPieceBytes);
+      Index place = w.pieceAt(at, part * 2 + half);
+      w.storePiece(w.piece(ArrayRef(numbers).slice(8 * half, 8), spec.precision), to + place * kPieceBytes);
     }
   }
 }
@@ -266,8 +262,8 @@ Nums WarpgroupsGemm::sumUp() {
     w.wait(barrier(true, slot), parity);
     Index left = stageAt(slot) + warpgroup * (Warpgroups::kRows * Warpgroups::kRowBytes);
     Index right = stageAt(slot) + bytesOf(sides[0]);
-    Nums next = k.nums(w.finish(w.startShared(ThreadCode::values<Num>(sums), panelsOf(0, left), panelsOf(1, right),
-                                              tile.columns, Warpgroups::kPanel, spec.precision)));
+    Nums next = w.finish(
+        w.startShared(sums, panelsOf(0, left), panelsOf(1, right), tile.columns, Warpgroups::kPanel, spec.precision));
     k.when(isFirst, [&] { w.arrive(barrier(false, slot)); });
     return next;
   });
@@ -277,7 +273,7 @@ Nums WarpgroupsGemm::sumUp() {
 void WarpgroupsGemm::finish(const Nums &sums) {
   constexpr int64_t kBarrier = 1; // 0 is the block's
   w.barrier(k.index(kBarrier), kConsumerThreads);
-  shared = k.asBuffer(w.asFloats(memory, stagedElements()));
+  shared = w.asFloats(memory, stagedElements());
   Index lane = k.thread % 32, warp = k.thread / 32;
   Index row = warp * 16 + lane / 4, column = lane % 4 * 2;
   Index place = row * stagedPitch() + column;
