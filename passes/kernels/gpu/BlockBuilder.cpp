@@ -103,9 +103,10 @@ LaneBuilder::Values BlockBuilder::loadWords(Value flat, Value offset, int64_t co
 LaneBuilder::Values BlockBuilder::loadWide(Value flat, Value offset, int64_t count) {
   Type type = cast<MemRefType>(flat.getType()).getElementType();
   bool isFloat8 = isa<Float8E4M3FNType>(type);
+  ThreadCode thread(b, loc);
   if (count == 1 && isFloat8) {
-    Value byte = arith::BitcastOp::create(b, loc, b.getI8Type(), load(flat, offset));
-    return {fromFloat8(*this, arith::ExtUIOp::create(b, loc, b.getI16Type(), byte))[0]};
+    Num byte = attn::bitcast(thread.asNum(load(flat, offset)), b.getI8Type());
+    return {fromFloat8(thread, convertUnsigned(byte, b.getI16Type()))[0].value()};
   }
   if (count == 1)
     return {toF32(load(flat, offset))};
@@ -116,7 +117,6 @@ LaneBuilder::Values BlockBuilder::loadWide(Value flat, Value offset, int64_t cou
     return values;
   }
   if (isFloat8) {
-    ThreadCode thread(b, loc);
     for (Value word : loadWords(flat, offset, count / 4))
       llvm::append_range(values, ThreadCode::values<Num>(fromFloat8Word(thread, thread.asNum(word))));
     return values;

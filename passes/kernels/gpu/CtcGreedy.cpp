@@ -3,7 +3,7 @@
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "passes/kernels/gpu/BlockBuilder.h"
+#include "passes/kernels/gpu/ThreadCode.h"
 #include "passes/kernels/shared/KernelFunction.h"
 
 using namespace mlir;
@@ -21,9 +21,9 @@ func::FuncOp attn::buildGpuCtcGreedy(OpBuilder &b, Location loc, StringRef symbo
   Buffer labels = f.buffer({kDynamic, 1, kDynamic}, i64), lengths = f.buffer({kDynamic, 1}, i64);
   Buffer totals = f.buffer({kDynamic, 1}, f32), flags = f.buffer({kDynamic, 2}, i64);
   Index items = labels.dim(0), most = labels.dim(2);
-  BlockBuilder warp(b, loc);
-  Value bytes = warp.launch(items, kWarp, {}, {}, kWarp * kBytes)[0];
-  Index item = k.asIndex(warp.block), lane = k.asIndex(warp.thread);
+  ThreadCode warp(b, loc);
+  Buffer bytes = warp.launch(items, kWarp, {}, {}, kWarp * kBytes)[0];
+  Index item = warp.block, lane = warp.thread;
 
   // Bit n of what is returned is lane n's.
   auto vote = [&](const Mask &bit) {
@@ -57,8 +57,7 @@ func::FuncOp attn::buildGpuCtcGreedy(OpBuilder &b, Location loc, StringRef symbo
         return std::tuple(places + count(bits), bad | vote(isBad & isInside), part + select(isInside, score, k.f64(0)));
       });
 
-  auto type =
-      MemRefType::get({kWarp}, f64, MemRefLayoutAttrInterface(), cast<MemRefType>(bytes.getType()).getMemorySpace());
+  auto type = MemRefType::get({kWarp}, f64, MemRefLayoutAttrInterface(), bytes.memref().getMemorySpace());
   Buffer parts = k.asBuffer(memref::ViewOp::create(b, loc, type, bytes, k.index(0), ValueRange()));
   parts.set(part, lane);
   warp.warpBarrier();

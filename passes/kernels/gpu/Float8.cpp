@@ -6,19 +6,19 @@ using namespace mlir;
 
 namespace attn {
 
-LaneBuilder::Values fromFloat8(BlockBuilder &k, Value pair) {
+Nums fromFloat8(ThreadCode &k, const Num &pair) {
   OpBuilder &b = k.b;
-  Value bytes = k.bitcast(pair, VectorType::get({2}, b.getI8Type()));
+  Value bytes = k.raw.bitcast(pair, VectorType::get({2}, b.getI8Type()));
   Value halves = NVVM::ConvertF8x2ToF16x2Op::create(b, k.loc, VectorType::get({2}, b.getF16Type()), bytes,
                                                     /*relu=*/false, Float8E4M3FNType::get(b.getContext()));
-  return k.unpacked(halves, Precision::f16);
+  return k.unpacked(k.asNum(halves), Precision::f16);
 }
 
 Nums fromFloat8Word(ThreadCode &k, const Num &word) {
   constexpr int64_t kPairBits = 16;
   Nums four;
   for (const Num &pair : {word, word >> kPairBits})
-    llvm::append_range(four, k.nums(fromFloat8(k.raw, convert(pair, k.b.getI16Type()))));
+    llvm::append_range(four, fromFloat8(k, convert(pair, k.b.getI16Type())));
   return four;
 }
 

@@ -8,7 +8,7 @@
 namespace attn {
 
 /// Two of them, an i16 with the first one in its low bits, as f32.
-LaneBuilder::Values fromFloat8(BlockBuilder &k, mlir::Value pair);
+Nums fromFloat8(ThreadCode &k, const Num &pair);
 /// The four of a word, i32, the first one in its low bits, as f32.
 Nums fromFloat8Word(ThreadCode &k, const Num &word);
 /// The nearest one to an f32 of at most 240, ties to even, in the low bits of an i32; of NaN any number.

@@ -79,7 +79,7 @@ GpuGemmEmitter::Fragments GpuGemmEmitter::readFloat8Matrices(const Side &side, I
     Nums four;
     for (int64_t half : {0, 8}) {
       Num word = bitcast(shared(row + (depth + half) / kPerWord), k.b.getI32Type());
-      llvm::append_range(four, k.nums(fromFloat8(k.raw, convert(word >> shift, k.b.getI16Type()))));
+      llvm::append_range(four, fromFloat8(k, convert(word >> shift, k.b.getI16Type())));
     }
     fragments.push_back(k.packed(four, spec.precision));
   }

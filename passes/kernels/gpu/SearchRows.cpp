@@ -19,17 +19,16 @@ BlockTeam BlockTeam::launch(KernelFunction &f, const Index &rows, int64_t thread
   constexpr int64_t kBytes = 8;
   const int64_t numParts = threads + kWarp;
   Code &k = f.k;
-  BlockBuilder block(k.b, k.loc);
-  LaneBuilder::Values arrays = block.launch(rows, threads, {threads / kWarp}, {}, numParts * kBytes);
-  auto type = MemRefType::get({numParts}, k.b.getF64Type(), MemRefLayoutAttrInterface(),
-                              cast<MemRefType>(arrays[1].getType()).getMemorySpace());
+  ThreadCode block(k.b, k.loc);
+  SmallVector<Buffer> arrays = block.launch(rows, threads, {threads / kWarp}, {}, numParts * kBytes);
+  auto type =
+      MemRefType::get({numParts}, k.b.getF64Type(), MemRefLayoutAttrInterface(), arrays[1].memref().getMemorySpace());
   Value parts = memref::ViewOp::create(k.b, k.loc, type, arrays[1], k.index(0), ValueRange());
-  return BlockTeam(k, block, threads, k.asBuffer(arrays[0]), k.asBuffer(parts));
+  return BlockTeam(k, block, threads, arrays[0], k.asBuffer(parts));
 }
 
 Num BlockTeam::across(const Num &mine, llvm::function_ref<Num(Num, Num)> combine) {
-  return k.asNum(block.acrossBlock(mine, threads, words,
-                                   [&](Value x, Value y) -> Value { return combine(k.asNum(x), k.asNum(y)); }));
+  return block.acrossBlock(mine, threads, words, combine);
 }
 
 Num BlockTeam::greatest(const Num &mine) {

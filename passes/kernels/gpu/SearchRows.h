@@ -1,8 +1,7 @@
 #ifndef PASSES_KERNELS_GPU_SEARCHROWS_H
 #define PASSES_KERNELS_GPU_SEARCHROWS_H
 
-#include "passes/kernels/gpu/BlockBuilder.h"
-#include "passes/kernels/shared/KernelFunction.h"
+#include "passes/kernels/gpu/ThreadCode.h"
 #include "passes/kernels/shared/SearchRow.h"
 
 namespace attn {
@@ -22,14 +21,13 @@ public:
   void wait() override { block.barrier(); }
 
 private:
-  BlockTeam(Code &k, BlockBuilder block, int64_t threads, Buffer words, Buffer parts)
-      : Team(k, k.asIndex(block.thread), threads), row(k.asIndex(block.block)), block(block), words(words),
-        parts(parts) {}
+  BlockTeam(Code &k, ThreadCode block, int64_t threads, Buffer words, Buffer parts)
+      : Team(k, block.thread, threads), row(block.block), block(block), words(words), parts(parts) {}
 
   Num across(const Num &mine, llvm::function_ref<Num(Num, Num)> combine);
   Num sumOfParts(Index first, int64_t count);
 
-  BlockBuilder block;
+  ThreadCode block;
   Buffer words; ///< an f32 for each warp
   Buffer parts; ///< an f64 for each thread, then for each lane of a warp
 };
