@@ -137,7 +137,8 @@ private:
       start = integer("bos_token_id");
     if (start)
       search.bos = std::to_string(*start);
-    if (std::optional<int64_t> pad = integer("pad_token_id"))
+    // Configurations say -1 for none.
+    if (std::optional<int64_t> pad = integer("pad_token_id", INT64_MIN); pad && *pad >= 0)
       search.pad = *pad;
   }
 

@@ -232,7 +232,8 @@ defm shape : Eq<"shape", "INPUT:2x128", "fix the shape of an input; ? leaves a d
 defm absent : Eq<"absent", "INPUT", "an optional input that has no value and is not asked for; may be given again",
     g_compile, everyTool>;
 defm keep_output : Eq<"keep-output", "OUTPUT",
-    "an output of the model to keep: others, and what only they need, are left out; may be given again", g_compile,
+    "an output of the model to keep: others, and nodes that only they need, are left out (with --own-state, name those "
+    "of its states, too); may be given again", g_compile,
     everyTool>;
 defm cache_dir : Eq<"cache-dir", "DIR",
     "keep compiled code and libraries (up to 10 GiB) in DIR, and take from there what an earlier compile made of the "

@@ -261,7 +261,8 @@ void BodyEmitter::storeOutput(const Point &point, unsigned number, Value value) 
       vector::MaskedStoreOp::create(b, loc, operand.get(), indices, point.mask, value);
     else if (llvm::is_contained(streamed, number))
       vector::StoreOp::create(b, loc, value, operand.get(), indices, /*nontemporal=*/true,
-                              llvm::MaybeAlign(point.lanes * getElementTypeOrSelf(value).getIntOrFloatBitWidth() / 8));
+                              llvm::MaybeAlign(std::min<int64_t>(
+                                  point.lanes * getElementTypeOrSelf(value).getIntOrFloatBitWidth() / 8, 64)));
     else
       vector::StoreOp::create(b, loc, value, operand.get(), indices);
     return;

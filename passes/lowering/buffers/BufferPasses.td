@@ -90,8 +90,8 @@ def SinkConversionsPass : Pass<"attn-sink-conversions", "mlir::func::FuncOp"> {
     Exporters convert a step's caches at the front of the file, all of them before
     the first layer. An elementwise op that reads nothing but inputs moves down to
     its first reader, so that a layer finds its cache in the processor's cache,
-    and all layers use the same buffer. It does not move past an op that writes:
-    an input may be a state that the run overwrites.
+    and all layers use the same buffer. What reads a state, which the run
+    overwrites, stays, and nothing moves past an op that writes to memory.
   }];
 }
 

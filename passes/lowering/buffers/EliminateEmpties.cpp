@@ -8,6 +8,8 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/SubsetOpInterface.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 namespace attn {
 #define GEN_PASS_DEF_ELIMINATEEMPTIESPASS
@@ -29,19 +31,64 @@ bool isRequiredBetween(Operation *user, Value value) {
   return false;
 }
 
+using Chain = llvm::DenseSet<OpOperand *>;
+
+/// What becomes of tensors up to the inserted value, as far as it may stay in one place.
+Chain chainTo(SubsetInsertionOpInterface insertion, const bufferization::AnalysisState &state,
+              llvm::function_ref<bool(Value)> isStart) {
+  bufferization::TraversalConfig config;
+  config.alwaysIncludeLeaves = false;
+  config.followEquivalentOnly = config.followSameTypeOrCastsOnly = true;
+  Chain chain;
+  state.findValueInReverseUseDefChain(&insertion.getSourceOperand(), isStart, config, &chain);
+  return chain;
+}
+
+/// Whether a region hands on a value from outside of it that is read elsewhere, too: another region, or the insertion
+/// itself, may write to the value's place before.
+bool isReadBeside(OpOperand *operand) {
+  Operation *owner = operand->getOwner();
+  return owner->hasTrait<OpTrait::IsTerminator>() && !operand->get().hasOneUse() &&
+         !owner->getParentRegion()->isAncestor(operand->get().getParentRegion());
+}
+
 /// Whether what becomes of `empty` up to the inserted value overwrites something that is read later. In a buffer, which
 /// the analysis does not follow, the copy that this takes would be lost: the insertion writes over what was kept.
 bool overwritesWhatIsRead(SubsetInsertionOpInterface insertion, Value empty,
                           const bufferization::AnalysisState &state) {
   if (insertion->getNumResults() != 0)
     return false;
-  bufferization::TraversalConfig config;
-  config.alwaysIncludeLeaves = false;
-  config.followEquivalentOnly = config.followSameTypeOrCastsOnly = true;
-  llvm::DenseSet<OpOperand *> chain;
-  state.findValueInReverseUseDefChain(
-      &insertion.getSourceOperand(), [&](Value value) { return value == empty; }, config, &chain);
-  return llvm::any_of(chain, [&](OpOperand *operand) { return operand->get() != empty && !state.isInPlace(*operand); });
+  Chain chain = chainTo(insertion, state, [&](Value value) { return value == empty; });
+  return llvm::any_of(chain, [&](OpOperand *operand) {
+    return operand->get() != empty && (!state.isInPlace(*operand) || isReadBeside(operand));
+  });
+}
+
+/// Gives each use of a tensor.empty that leads to one insertion a tensor of its own. Upstream replaces one of several,
+/// and which one depends on addresses.
+void separateUses(Operation *root, const bufferization::AnalysisState &state) {
+  llvm::MapVector<Operation *, SmallVector<OpOperand *>> others; // by tensor, in the order of the code
+  root->walk([&](tensor::EmptyOp empty) {
+    if (!empty->use_empty() && !empty->hasOneUse())
+      others[empty];
+  });
+  root->walk([&](SubsetInsertionOpInterface insertion) {
+    Chain chain =
+        chainTo(insertion, state, [](Value value) { return isa_and_nonnull<tensor::EmptyOp>(value.getDefiningOp()); });
+    llvm::SmallPtrSet<Operation *, 4> shared;
+    for (OpOperand *operand : chain)
+      if (Operation *maker = operand->get().getDefiningOp(); maker && others.contains(maker))
+        shared.insert(maker);
+    for (Operation *empty : shared) {
+      bool isFirst = true;
+      for (OpOperand &use : empty->getUses())
+        if (chain.contains(&use) && !std::exchange(isFirst, false) && !llvm::is_contained(others[empty], &use))
+          others[empty].push_back(&use);
+    }
+  });
+  for (auto &[empty, uses] : others)
+    for (OpOperand *use : uses)
+      use->set(OpBuilder(use->getOwner()).clone(*empty)->getResult(0));
 }
 
 /// Inserts what a reshape only adds dimensions of size 1 to, as of what is stacked, as it is: the reshape would keep
@@ -89,6 +136,8 @@ struct EliminateEmptiesPass : attn::impl::EliminateEmptiesPassBase<EliminateEmpt
     getOperation().walk(separate);
     bufferization::OneShotBufferizationOptions options;
     options.allowReturnAllocsFromLoops = options.bufferizeFunctionBoundaries = true;
+    bufferization::AnalysisState uses(options);
+    separateUses(getOperation(), uses);
     bufferization::OneShotAnalysisState state(getOperation(), options);
     if (failed(bufferization::analyzeModuleOp(getOperation(), state)))
       return signalPassFailure();

@@ -16,11 +16,12 @@ using namespace attn;
 
 namespace {
 
-/// True for a view of what the run was given, which lives until the run ends.
+/// True for a view of what the run was given, which lives until the run ends and stays as it is. A state does not: what
+/// writes to its tensor would find a later reader, and copy all of it.
 bool isGiven(Value value) {
   while (Operation *op = value.getDefiningOp()) {
-    if (isa<bufferization::ToTensorOp>(op))
-      return true;
+    if (auto tensor = dyn_cast<bufferization::ToTensorOp>(op))
+      return !tensor.getWritable();
     if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::CastOp, tensor::ExtractSliceOp>(op))
       return false;
     value = op->getOperand(0);

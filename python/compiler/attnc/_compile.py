@@ -384,7 +384,7 @@ def compile(
     dims         sizes by the model's names for dimensions: 128, or bounds (1, 512)
     shapes       shapes by input (for a sequence, a list with one for each tensor); None leaves a size open
     absent       names of optional inputs that the model does without
-    keep_output  names of outputs to keep; the model's others, and what only they need, are left out
+    keep_output  names of outputs to keep; others, and nodes that only they need, are left out (inputs stay)
     weights      "f32", "bf16", "int8", "int8:64", "int4:32" or (target "cuda") "fp8": how constant operands of products are
                  stored
     precision    "f32", "bf16" or "int8" (target "cuda": "tf32", "bf16", "f16"): the arithmetic of products; int8 rounds

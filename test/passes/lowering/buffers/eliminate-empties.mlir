@@ -157,3 +157,26 @@ func.func @parts_of_output(%x: tensor<4xf32>, %n: tensor<1xf32>, %out: memref<5x
   bufferization.materialize_in_destination %two in restrict writable %out : (tensor<5xf32>, memref<5xf32>) -> ()
   return
 }
+
+// Two outputs, one of which may be the other: what is returned as it is goes to its own output. In the first one's buffer
+// the branch would write over it before it is read. Both began in one tensor.
+// CHECK-LABEL: func.func @one_may_be_the_other
+// CHECK: %[[SECOND:.*]] = bufferization.to_tensor %arg4
+// CHECK-NOT: bufferization.to_tensor
+// CHECK: linalg.exp {{.*}}outs(%[[SECOND]] :
+// CHECK: linalg.log {{.*}}outs(%{{[0-9]+}} :
+// CHECK-NOT: bufferization.to_tensor
+// CHECK: return
+func.func @one_may_be_the_other(%x: tensor<4xf32>, %z: tensor<4xf32>, %c: i1, %first: memref<4xf32>, %second: memref<4xf32>) {
+  %e = tensor.empty() : tensor<4xf32>
+  %y = linalg.exp ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %q = scf.if %c -> (tensor<4xf32>) {
+    %t = linalg.log ins(%z : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+    scf.yield %t : tensor<4xf32>
+  } else {
+    scf.yield %y : tensor<4xf32>
+  }
+  bufferization.materialize_in_destination %q in restrict writable %first : (tensor<4xf32>, memref<4xf32>) -> ()
+  bufferization.materialize_in_destination %y in restrict writable %second : (tensor<4xf32>, memref<4xf32>) -> ()
+  return
+}
