@@ -38,7 +38,8 @@ struct ImportOptions {
   std::map<std::string, int64_t> constants;
   /// Optional inputs of the model that are none of the entry: they have no value.
   std::set<std::string> absent;
-  /// `--keep-output=y`: outputs of the entry; the model's others, and what only they need, are left out. Empty: all.
+  /// `--keep-output=y`: outputs of the entry; the model's others, and nodes that only they need, are left out.
+  /// Empty: all.
   std::set<std::string> outputs;
   /// Inputs whose last dimension, if it is open, is 1, whatever others of its name are.
   std::set<std::string> singles;
@@ -70,9 +71,8 @@ enum class ImportStatus {
 ImportStatus importOnnx(mlir::MLIRContext *context, llvm::StringRef path, const ImportOptions &options,
                         mlir::OwningOpRef<mlir::ModuleOp> &module, WeightStore &weights);
 
-/// The first input, output or dimension that `options` name and `names` lacks, and those that there are: "input 'x',
-/// which
-/// --absent names; inputs are 'a', 'b'". Empty: there is each.
+/// The first input, output or dimension that `options` name and `names` lacks, and those that there are:
+/// "input 'x', which --absent names; inputs are 'a', 'b'". Empty: there is each.
 std::string findUnknownName(const ImportOptions &options, const InputNames &names);
 
 } // namespace onnx

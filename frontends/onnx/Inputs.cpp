@@ -280,6 +280,13 @@ static std::string listNames(llvm::StringRef what, const InputNames::Names &name
   return text.empty() ? ("; there are no " + what).str() : ("; " + what + " are " + text).str();
 }
 
+static std::string findUnknownOutput(const ImportOptions &options, const InputNames &names) {
+  for (const std::string &name : options.outputs)
+    if (!names.outputs.contains(name))
+      return "output '" + printableName(name) + "', which --keep-output names" + listNames("outputs", names.outputs);
+  return "";
+}
+
 static std::string findUnknownInput(const ImportOptions &options, const InputNames &names) {
   for (const auto &[name, shape] : options.shapes)
     if (!names.tensors.contains(name))
@@ -300,10 +307,8 @@ std::string attn::onnx::findUnknownName(const ImportOptions &options, const Inpu
     if (!names.dims.contains(name))
       return "dimension '" + printableName(name) + "', which --dim bounds to " + std::to_string(range.first) + ".." +
              std::to_string(range.second) + listNames("named dimensions", names.dims);
-  for (const std::string &name : options.outputs)
-    if (!names.outputs.contains(name))
-      return "output '" + printableName(name) + "', which --keep-output names" + listNames("outputs", names.outputs);
-  return findUnknownInput(options, names);
+  std::string unknown = findUnknownOutput(options, names);
+  return unknown.empty() ? findUnknownInput(options, names) : unknown;
 }
 
 bool attn::onnx::keepOutputs(proto::GraphProto &graph, const ImportOptions &options, Reporter &reporter) {
@@ -315,13 +320,10 @@ bool attn::onnx::keepOutputs(proto::GraphProto &graph, const ImportOptions &opti
     names.outputs.insert(output.name());
     keepsAny |= options.outputs.count(output.name()) != 0;
   }
-  if (!options.isOneOfSeveral)
-    for (const std::string &name : options.outputs)
-      if (!names.outputs.contains(name)) {
-        reporter.request() << "has no output '" << printableName(name) << "', which --keep-output names"
-                           << listNames("outputs", names.outputs);
-        return false;
-      }
+  if (std::string unknown = options.isOneOfSeveral ? "" : findUnknownOutput(options, names); !unknown.empty()) {
+    reporter.request() << "has no " << unknown;
+    return false;
+  }
   if (!keepsAny) // those of another model
     return true;
   auto &outputs = *graph.mutable_output();

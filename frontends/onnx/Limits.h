@@ -45,7 +45,8 @@ inline constexpr uint64_t kMaxFoldedBytes = uint64_t(64) << 20;
 /// Constants above this become weights, which never enter the IR.
 inline constexpr uint64_t kMaxInlineBytes = 1024;
 /// A node's constant of this size or more that is one number over and over is
-/// computed instead: exporters store tensors of zeros of 100 MB.
+/// computed instead: exporters store tensors of zeros of 100 MB. An initializer is
+/// a weight, whatever it holds now.
 inline constexpr uint64_t kMinUniformBytes = 64 << 10;
 /// Terms and degree of a shape expression, and functions inside functions in
 /// it; more is computed at run time.

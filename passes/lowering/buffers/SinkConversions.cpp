@@ -31,11 +31,11 @@ bool isGiven(Value value) {
 
 /// True for an elementwise op that makes new tensors of given ones, and does nothing else.
 bool makesOfGiven(linalg::GenericOp op) {
-  auto isOfBody = [&](Value value) { return !isa<TensorType>(value.getType()); };
+  auto isNumber = [](Value value) { return !isa<TensorType>(value.getType()); };
   return op.hasPureTensorSemantics() && op.getNumParallelLoops() == op.getNumLoops() &&
          llvm::all_of(op.getDpsInputs(), isGiven) &&
          llvm::all_of(op.getDpsInits(), [](Value init) { return init.getDefiningOp<tensor::EmptyOp>(); }) &&
-         llvm::all_of(*op.getBody(), [&](Operation &inner) { return llvm::all_of(inner.getOperands(), isOfBody); });
+         llvm::all_of(*op.getBody(), [&](Operation &inner) { return llvm::all_of(inner.getOperands(), isNumber); });
 }
 
 /// The first op of the same block that reads a result, itself or in a region; null where there is none.
@@ -57,7 +57,7 @@ struct SinkConversionsPass : attn::impl::SinkConversionsPassBase<SinkConversions
           sink(generic);
   }
 
-  /// Not past an op that may write: what was given may be a state, which is overwritten.
+  /// Not past an op that writes to memory, which may be that of an input.
   void sink(linalg::GenericOp op) {
     Operation *reader = firstReader(op);
     if (!reader)

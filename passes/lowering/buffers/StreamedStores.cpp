@@ -1,20 +1,13 @@
 #include "passes/lowering/buffers/StreamedStores.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 
 using namespace mlir;
 using namespace attn;
 
 namespace {
-
-/// The op that made the memory of which `buffer` is a view; null for an argument.
-Operation *getOrigin(Value buffer) {
-  Operation *op = buffer.getDefiningOp();
-  while (auto view = dyn_cast_or_null<ViewLikeOpInterface>(op))
-    op = view.getViewSource().getDefiningOp();
-  return op;
-}
 
 /// True where elementwise ops write to `buffer` and to views of it, and nothing else has to do with them.
 bool isOnlyWritten(Value buffer) {
@@ -45,7 +38,7 @@ bool StreamedOutputs::has(linalg::GenericOp op, unsigned number, int64_t lanes) 
   Value buffer = op.getDpsInitOperand(number)->get();
   SmallVector<int64_t> strides;
   int64_t offset;
-  if (!outputs.contains(getOrigin(buffer)) ||
+  if (!outputs.contains(memref::skipViewLikeOps(cast<MemrefValue>(buffer)).getDefiningOp()) ||
       failed(cast<MemRefType>(buffer.getType()).getStridesAndOffset(strides, offset)) || strides.empty())
     return false;
   auto isWhole = [&](int64_t step) { return !ShapedType::isDynamic(step) && step % lanes == 0; };
