@@ -129,7 +129,7 @@ TargetAttr makeTarget(MLIRContext &context, StringRef isa) {
                            /*dividesFast=*/isa == "avx512bf16");
   };
   if (isa == "amx")
-    return make("x86-64-v4", "+amx-bf16,+amx-tile,+avx512bf16,-prefer-256-bit", "avx512");
+    return make("x86-64-v4", "+amx-bf16,+amx-tile,+avx512bf16,+avx512vnni,-prefer-256-bit", "avx512");
   if (isa == "avx512bf16")
     return make("x86-64-v4", "+avx512bf16,-prefer-256-bit", "avx512");
   if (isa == "amxint8")

@@ -26,6 +26,11 @@ void BlockGemmEmitter::declareArguments() {
   } else if (spec.hasTiles) {
     rowParts = f.buffer(spec.rowShape(), k.b.getBF16Type());
   }
+  if (spec.hasDigits) {
+    digits = f.buffer(spec.digitShape(), i8);
+    digitScales = f.buffer(spec.digitScaleShape(), f32);
+    digitStarts = f.buffer(spec.digitStartShape(), i32);
+  }
   result.takeResult(f.buffer({spec.m, spec.n}, f32));
 }
 
@@ -48,6 +53,8 @@ func::FuncOp BlockGemmEmitter::emit() {
     roundRows();
   else if (spec.hasTiles)
     partRows();
+  if (spec.hasDigits)
+    takeDigits();
   if (spec.hasTiles)
     emitTileTasks();
   k.parallel(tasks, [&](Index task) { emitTask(task); });
@@ -82,14 +89,10 @@ void BlockGemmEmitter::emitTask(const Index &task) {
     unpacked = k.scratch({spec.depth(), width}, f32);
   takeTask(task, chunkRows);
   makeTable();
-  auto few = [&] {
-    atHeight(k.b, k.loc, taskRows.value(), heightsUpTo(BlockGemmSpec::kFewRows),
-             [&](int64_t height) { emitFew(height); });
-  };
   if (isFew)
-    few();
+    emitFewRows();
   else if (ShapedType::isDynamic(spec.m))
-    k.when(rows <= BlockGemmSpec::kFewRows, few, [&] { emitMany(); });
+    k.when(rows <= BlockGemmSpec::kFewRows, [&] { emitFewRows(); }, [&] { emitMany(); });
   else
     emitMany();
   emitRows();
@@ -146,6 +149,17 @@ Vec BlockGemmEmitter::row(const Vec &word, int64_t place, const BlockFactors &fa
 //===----------------------------------------------------------------------===//
 // Few rows
 //===----------------------------------------------------------------------===//
+
+/// The sums of up to kFewRows rows.
+void BlockGemmEmitter::emitFewRows() {
+  auto byNumbers = [&] {
+    atHeight(k.b, k.loc, taskRows.value(), heightsUpTo(BlockGemmSpec::kFewRows),
+             [&](int64_t height) { emitFew(height); });
+  };
+  if (!spec.hasDigits)
+    return byNumbers();
+  k.when(isInDigits, [&] { emitDigits(); }, byNumbers);
+}
 
 /// The sums of `height` rows and the panel, to the scratch.
 void BlockGemmEmitter::emitFew(int64_t height) {

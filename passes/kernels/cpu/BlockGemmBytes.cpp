@@ -40,21 +40,31 @@ void BlockGemmEmitter::roundRow(const Index &row) {
     roundBlock(row, k.index(whole), first + step * whole, rest);
 }
 
-/// Block `number` of a row, of which `size` elements are there, to that place among all blocks; zeros behind them.
-void BlockGemmEmitter::roundBlock(const Index &row, const Index &number, const Index &place, int64_t size) {
+/// Block `number` of a row, of which `size` elements are there, and zeros behind them.
+Vecs BlockGemmEmitter::blockOfRow(const Index &row, const Index &number, int64_t size) {
   Index first = number * spec.block;
   Vecs parts;
+  for (int64_t at = 0; at < spec.block; at += spec.lanes)
+    parts.push_back(at >= size                ? zeroVec()
+                    : at + spec.lanes <= size ? a.vector(spec.lanes, row, first + at)
+                                              : a.first(k.index(size - at), spec.lanes, row, first + at));
+  return parts;
+}
+
+/// The greatest magnitude; NaN where one is.
+Num BlockGemmEmitter::greatestOf(const Vecs &parts) {
   Vec most = zeroVec();
-  for (int64_t at = 0; at < spec.block; at += spec.lanes) {
-    Vec x = at >= size                ? zeroVec()
-            : at + spec.lanes <= size ? a.vector(spec.lanes, row, first + at)
-                                      : a.first(k.index(size - at), spec.lanes, row, first + at);
-    parts.push_back(x);
-    most = maximum(most, abs(x));
-  }
+  for (const Vec &part : parts)
+    most = maximum(most, abs(part));
+  return maximumOfLanes(most);
+}
+
+/// Block `number` of a row, of which `size` elements are there, to that place among all blocks; zeros behind them.
+void BlockGemmEmitter::roundBlock(const Index &row, const Index &number, const Index &place, int64_t size) {
+  Vecs parts = blockOfRow(row, number, size);
   constexpr double kMost = 127;
   // Where the greatest is infinite, there is no scale: then it is NaN, what the difference is, else 0.
-  Num greatest = maximumOfLanes(most), scale = greatest / kMost + (greatest - greatest);
+  Num greatest = greatestOf(parts), scale = greatest / kMost + (greatest - greatest);
   // Of a block of zeros, or so small that the quotient is infinite, nothing is left.
   Num factor = select((greatest > 0.0) & (kMost / greatest < std::numeric_limits<double>::infinity()), kMost / greatest,
                       k.f32(0));
@@ -124,11 +134,22 @@ void BlockGemmEmitter::addScaled(int64_t height, const Index &firstRow, const In
 
 /// As addBlock.
 Vecs BlockGemmEmitter::addByteBlock(int64_t height, const Index &number, const Vecs &totals) {
+  Vecs start = startBlock(height, firstRow, number), result(totals);
+  Vecs blockSums = addBytes(height, firstRow, rowBytes, number, start);
+  addScaled(height, firstRow, number, blockSums, [&](int64_t r, int64_t v, const Vec &scaled, const Vec &rowScale) {
+    int64_t at = r * spec.tileVectors + v;
+    result[at] = multiplyAdd(scaled, rowScale, result[at]);
+  });
+  return result;
+}
+
+/// start + the products of block `number` and of `height` rows of `bytes` from `first` on, in i32.
+Vecs BlockGemmEmitter::addBytes(int64_t height, const Index &first, const Buffer &bytes, const Index &number,
+                                const Vecs &start) {
   int64_t vectors = spec.tileVectors, wordsInBlock = spec.block / group;
-  Vecs blockSums = startBlock(height, firstRow, number);
   Index begin = number * wordsInBlock, last = k.index(spec.panelShape()[1] - 1);
-  blockSums = k.rolledLoop(0, wordsInBlock, 1, blockSums, [&](Index word, Vecs now) {
-    // A is padded to whole blocks, the panel is not: beyond its end the bytes are 0.
+  return k.rolledLoop(0, wordsInBlock, 1, start, [&](Index word, Vecs now) {
+    // The rows are padded to whole blocks, the panel is not: beyond its end the bytes are 0.
     Index step = minimum(begin + word, last);
     prefetchAhead(step);
     Vecs loaded;
@@ -137,7 +158,7 @@ Vecs BlockGemmEmitter::addByteBlock(int64_t height, const Index &number, const V
     for (int64_t part = 0; part < 8 / spec.bits; ++part) {
       Vecs left;
       for (int64_t r = 0; r < height; ++r)
-        left.push_back(rowBytes.word(spec.lanes, firstRow + r, (begin + word) * group + 4 * part));
+        left.push_back(bytes.word(spec.lanes, first + r, (begin + word) * group + 4 * part));
       for (int64_t v = 0; v < vectors; ++v) {
         Vec right = fourRows(loaded[v], part);
         for (int64_t r = 0; r < height; ++r)
@@ -146,11 +167,6 @@ Vecs BlockGemmEmitter::addByteBlock(int64_t height, const Index &number, const V
     }
     return now;
   });
-  Vecs result(totals);
-  addScaled(height, firstRow, number, blockSums, [&](int64_t r, int64_t v, const Vec &scaled, const Vec &rowScale) {
-    result[r * vectors + v] = multiplyAdd(scaled, rowScale, result[r * vectors + v]);
-  });
-  return result;
 }
 
 void BlockGemmEmitter::emitManyBytes() {

@@ -7,7 +7,8 @@
 namespace attn {
 
 /// Emits one GEMM kernel of blocks: tasks, the two ways to their sums, and the epilogue. With rows of bytes
-/// (BlockGemmBytes.cpp) A is rounded first. Tiles may multiply it, or f32 in parts (BlockGemmTiles.cpp).
+/// (BlockGemmBytes.cpp) A is rounded first, with digits (BlockGemmDigits.cpp) one row is taken apart. Tiles may
+/// multiply bytes, or f32 in parts (BlockGemmTiles.cpp).
 class BlockGemmEmitter {
 public:
   BlockGemmEmitter(mlir::OpBuilder &builder, mlir::Location loc, const BlockGemmSpec &spec)
@@ -29,6 +30,7 @@ private:
   void makeTable();
   void emitTask(const Index &task);
   llvm::SmallVector<int64_t> heightsUpTo(int64_t most);
+  void emitFewRows();
   void emitFew(int64_t height);
   Vecs addBlock(int64_t height, const Index &number, int64_t size, const Vecs &totals);
   void emitMany();
@@ -48,7 +50,10 @@ private:
   void roundRows();
   void roundRow(const Index &row);
   void roundBlock(const Index &row, const Index &number, const Index &place, int64_t size);
+  Vecs blockOfRow(const Index &row, const Index &number, int64_t size);
+  Num greatestOf(const Vecs &parts);
   Vecs addByteBlock(int64_t height, const Index &number, const Vecs &totals);
+  Vecs addBytes(int64_t height, const Index &first, const Buffer &bytes, const Index &number, const Vecs &start);
   void emitManyBytes();
   void unpackBytes(const Index &firstWord, const Index &count);
   void addByteDepth(int64_t height, const Index &tile, const Index &firstBlock, const Index &blocks);
@@ -59,6 +64,12 @@ private:
   Vec dot(const Vec &sum, const Vec &codes, const Vec &rows);
   Vec zeroPoints(const Index &number, const Index &column);
   void prefetchAhead(const Index &step);
+
+  // One row in digits.
+  void takeDigits();
+  Mask takeDigitsOf(const Index &number, int64_t size);
+  void emitDigits();
+  Vecs addDigitBlock(const Index &number, const Vecs &totals);
 
   class Tiles; // BlockGemmTiles.cpp
   void emitTileTasks();
@@ -81,6 +92,10 @@ private:
   /// A in bytes, the scale of each of its blocks, and what starts a sum: minus its bytes' sum, times the zero point if
   /// that is constant.
   Buffer rowBytes, rowScales, rowStarts;
+  /// The row's digits, the power of two of each of its blocks, and what starts the sums of the two lower digits and of
+  /// the two upper ones.
+  Buffer digits, digitScales, digitStarts;
+  Mask isInDigits; ///< whether there is one row, and it could be taken apart
   Buffer rowParts; ///< A as sums of bf16: of each block all parts, the smallest first
   PanelResult result;
   Vec table; ///< what each code of 4 bits stands for

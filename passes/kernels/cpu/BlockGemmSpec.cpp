@@ -30,6 +30,11 @@ bool BlockGemmSpec::mayHaveTiles(TargetAttr target) const {
   return hasFactors && (ShapedType::isDynamic(m) || m >= kFewestTileRows);
 }
 
+bool BlockGemmSpec::mayHaveDigits() const {
+  return !hasByteRows && dot == ByteDot::Quads && zeros != BlockZeros::Float && block % lanes == 0 &&
+         (ShapedType::isDynamic(m) || m == 1);
+}
+
 std::string BlockGemmSpec::symbol() const {
   StringRef kinds[] = {"", "_zs", "_zu", "_zf"};
   std::string name = llvm::formatv("gemm_q{0}{1}b{2}{3}_m{4}_k{5}_n{6}_{7}_{8}x{9}x{10}{11}", isUnsigned ? "u" : "s",
@@ -41,6 +46,8 @@ std::string BlockGemmSpec::symbol() const {
     name += hasTiles ? "_amx" : dot == ByteDot::Quads ? "_i8" : "_i8p";
   else if (hasTiles)
     name += "_amx16";
+  if (hasDigits)
+    name += "_digits";
   return name + getEpilogueSuffix();
 }
 
@@ -56,6 +63,10 @@ bool canBuildBlockGemm(const BlockGemmSpec &spec, std::string *reason) {
   if (spec.hasByteRows &&
       (spec.lanes < 8 || spec.dot == ByteDot::Single || spec.zeros == BlockZeros::Float || spec.block % spec.lanes))
     return fail(reason, "rows of bytes need 8 or 16 lanes, blocks of whole registers, and zero points of integers");
+  if (spec.hasDigits && !spec.mayHaveDigits())
+    return fail(reason,
+                "digits need products of four bytes, one row of f32, blocks of whole registers, and zero points "
+                "of integers");
   if (spec.hasTiles && spec.hasByteRows && (spec.lanes != 16 || !spec.hasSignedCodes()))
     return fail(reason, "tiles of bytes need 16 lanes, and codes of s8");
   if (spec.hasTiles && (spec.lanes != 16 || spec.zeros == BlockZeros::Float || spec.block % BlockGemmSpec::kTileRows))

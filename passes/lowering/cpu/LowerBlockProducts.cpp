@@ -77,6 +77,7 @@ BlockGemmSpec BlockProductLowering::makeSpec(BlockProductOp op, const std::optio
                                                           : BlockZeros::Signed;
   spec.hasByteRows = op.getNarrowRows() && rowsObstacle(spec).empty();
   spec.hasTiles = spec.mayHaveTiles(target);
+  spec.hasDigits = spec.mayHaveDigits();
   if (epilogue)
     static_cast<EpilogueSpec &>(spec) = epilogue->getSpec();
   return spec;
@@ -127,6 +128,10 @@ Value BlockProductLowering::emitCall(BlockProductOp op, const std::optional<Epil
                RankedTensorType::get(spec.rowScaleShape(), rewriter.getI32Type())};
   else if (spec.hasTiles)
     scratch = {RankedTensorType::get(spec.rowShape(), rewriter.getBF16Type())};
+  if (spec.hasDigits)
+    scratch.append({RankedTensorType::get(spec.digitShape(), rewriter.getI8Type()),
+                    RankedTensorType::get(spec.digitScaleShape(), rewriter.getF32Type()),
+                    RankedTensorType::get(spec.digitStartShape(), rewriter.getI32Type())});
   RowProduct product{op.getLhs(),         resultType(op, epilogue), spec.m, spec.k, spec.n,
                      /*columns=*/Value(), spec.rowMultiple()};
   return emitRowProduct(rewriter, loc, product, kernel, inputs, elementwise, scratch);

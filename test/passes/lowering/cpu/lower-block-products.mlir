@@ -11,8 +11,8 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
 
 // The products say how they are computed, in their order, or why there is no kernel.
 // CHECK: module attributes {attn.product_report = [
-// CHECK-SAME: {arithmetic = "f32, unpacked", kernel = "gemm_qu4b32_mx_k80_n70_fma_6x4x16_z8_e{{[0-9a-f]*}}", node = "", storage = "u4 blocks of 32"}
-// CHECK-SAME: {arithmetic = "f32, unpacked", kernel = "gemm_qs8b16h_m1_k32_n6_fma_6x1x16_zs", node = "", storage = "s8 blocks of 16"}
+// CHECK-SAME: {arithmetic = "f32, unpacked", kernel = "gemm_qu4b32_mx_k80_n70_fma_6x4x16_z8_digits_e{{[0-9a-f]*}}", node = "", storage = "u4 blocks of 32"}
+// CHECK-SAME: {arithmetic = "f32, unpacked", kernel = "gemm_qs8b16h_m1_k32_n6_fma_6x1x16_zs_digits", node = "", storage = "s8 blocks of 16"}
 // CHECK-SAME: {arithmetic = "s8 blocks in s32", kernel = "gemm_qu4b32_m2_k80_n70_fma_6x4x16_z8_i8", node = "", storage = "u4 blocks of 32"}
 // CHECK-SAME: {arithmetic = "f32, unpacked", kernel = "gemm_qu4b32_m2_k80_n70_fma_6x4x16_zf", node = "", storage = "u4 blocks of 32"}
 // CHECK-SAME: {arithmetic = "f32, dequantised", node = "", reason = "the matrix is no weight", storage = "u4 blocks of 32"}
@@ -31,8 +31,8 @@ attn.global @u : tensor<70x4xf32> = #attn.initializer<"u">
 // CHECK-DAG: %[[Q:.*]] = attn.weight @q_words
 // CHECK-DAG: %[[S:.*]] = attn.weight @s_panels
 // CHECK-DAG: %[[A:.*]] = tensor.collapse_shape %[[X]] {{\[\[}}0, 1], [2]]
-// CHECK: %[[K:.*]] = attn.kernel @gemm_qu4b32_mx_k80_n70_fma_6x4x16_z8_e{{.*}} ins(%[[A]], %[[Q]], %[[S]], %[[B]] : {{.*}}) outs(%{{.*}} : tensor<?x70xf32>)
-// CHECK: tensor.expand_shape %[[K]] {{\[\[}}0, 1], [2]]
+// CHECK: %[[K:[^:]*]]:4 = attn.kernel @gemm_qu4b32_mx_k80_n70_fma_6x4x16_z8_digits_e{{.*}} ins(%[[A]], %[[Q]], %[[S]], %[[B]] : {{.*}}) outs(%{{.*}} : tensor<4x96xi8>, tensor<1x3xf32>, tensor<2x3xi32>, tensor<?x70xf32>)
+// CHECK: tensor.expand_shape %[[K]]#3 {{\[\[}}0, 1], [2]]
 // REMARK: remark: {{.*}}gemm_qu4b32_mx_k80_n70
 func.func @biased(%x: tensor<?x3x80xf32>, %b: tensor<70xf32>, %e: tensor<?x3x70xf32>) -> tensor<?x3x70xf32> {
   %q = attn.weight @q : tensor<70x80xi8>
@@ -53,7 +53,7 @@ func.func @biased(%x: tensor<?x3x80xf32>, %b: tensor<70xf32>, %e: tensor<?x3x70x
 // CHECK-LABEL: func.func @constants
 // CHECK-DAG: arith.constant dense<{{.*}}> : tensor<1x2x16xf16>
 // CHECK-DAG: arith.constant dense<{{.*}}> : tensor<1x2x16xi8>
-// CHECK: attn.kernel @gemm_qs8b16h_m1_k32_n6_fma_6x1x16_zs
+// CHECK: attn.kernel @gemm_qs8b16h_m1_k32_n6_fma_6x1x16_zs_digits
 func.func @constants(%x: tensor<32xf32>) -> tensor<6xf32> {
   %t = attn.weight @t : tensor<32x6xi8>
   %s = arith.constant dense<[[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [0.5, 0.5, 0.5, 0.5, 0.5, 0.5]]> : tensor<2x6xf16>
