@@ -6,13 +6,13 @@
 #include "passes/graph/attention/AttentionSink.h"
 #include "passes/graph/attention/LinearAttention.h"
 #include "passes/graph/attention/SegmentSoftmax.h"
+#include "passes/graph/attention/Uncontracted.h"
 #include "passes/graph/element/AssumeRequired.h"
 #include "passes/graph/masks/MaskMining.h"
 #include "passes/graph/masks/SimplifyRegions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -26,98 +26,6 @@ namespace attn {
 #include "passes/Passes.h.inc"
 
 namespace {
-
-/// Whether a body multiplies what it reads by what it reads elsewhere.
-bool multiplies(linalg::LinalgOp op) {
-  auto varies = [](Value value) { return !value.getDefiningOp<arith::ConstantOp>(); };
-  return op.getNumDpsInputs() > 1 && op.getBlock() &&
-         llvm::any_of(op.getBlock()->getOps<arith::MulFOp>(),
-                      [&](arith::MulFOp product) { return varies(product.getLhs()) && varies(product.getRhs()); });
-}
-
-/// Whether a sum over some dimension reads `value`, through views and changes
-/// of the float type at most.
-bool isSummed(Value value) {
-  return hasUse(
-      value, [](OpOperand &use) { return getReduction(use.getOwner()) == Combiner::sum; },
-      [](Operation *user) {
-        return isView(user) || (isPointwise(user) && llvm::all_of(user->getRegion(0).front().without_terminator(),
-                                                                  llvm::IsaPred<arith::ExtFOp, arith::TruncFOp>));
-      });
-}
-
-/// Whether a contraction reads ones where positions are these, and zeros elsewhere.
-bool selectsValues(const Values &positions) {
-  return worklist(positions, [](Value next, Values &list) {
-    for (Operation *user : next.getUsers()) {
-      if (isContraction(user))
-        return true;
-      // An op that reads the positions in its body, and no table at them.
-      if (auto extract = dyn_cast<tensor::ExtractOp>(user))
-        user = extract.getTensor() == next ? extract->getParentOp() : nullptr;
-      bool isOwn = user && (isView(user) || isPointwise(user)) &&
-                   (user->getNumRegions() == 0 ||
-                    llvm::all_of(user->getRegion(0).getOps<tensor::ExtractOp>(),
-                                 [&](tensor::ExtractOp extract) { return extract.getTensor() == next; }));
-      if (isOwn)
-        list.push_back(user->getResult(0));
-    }
-    return false;
-  });
-}
-
-/// What a softmax is whose weights reach no contraction through elementwise ops
-/// and views: a miss if they reach one in another way, a gate over features if
-/// they are multiplied by values, a choice if the position of the largest is made ones and zeros that are contracted,
-/// otherwise a classifier.
-Miss whyNotContracted(const Normalization &softmax) {
-  bool gates = false;
-  Values positions;
-  std::optional<Location> between;
-  std::optional<Miss> found;
-  auto end = [&](StringRef reason, Location location) {
-    found = Miss{reason.str(), location};
-    return true;
-  };
-  worklist(Values{softmax.result}, [&](Value value, Values &list) {
-    for (Operation *user : value.getUsers()) {
-      if (isContraction(user))
-        return end("an operation that is not elementwise stands between the softmax and the weighted sum",
-                   between.value_or(user->getLoc()));
-      if (auto op = dyn_cast<linalg::LinalgOp>(user); op && isPointwise(user) && multiplies(op)) {
-        bool isNormalized = llvm::any_of(user->getUsers(), [](Operation *next) {
-          auto quotient = dyn_cast<linalg::LinalgOp>(next);
-          return quotient && findSumNormalization(quotient);
-        });
-        if (isNormalized)
-          return end("no contraction: what is left of its weights is divided by its sum again, and that is the weights",
-                     user->getLoc());
-        if (isSummed(user->getResult(0)))
-          return end("the weighted sum is a product and a sum that were not joined", user->getLoc());
-        gates = true;
-        continue;
-      }
-      if (isa<AttentionOp>(user))
-        return end("no contraction: its weights are the scores of another attention", softmax.location);
-      if (!between && !isView(user) && !isPointwise(user))
-        between = user->getLoc();
-      llvm::copy_if(user->getResults(), std::back_inserter(positions), [&](Value result) {
-        return !isView(user) && !isPointwise(user) && isa<IntegerType>(getElementTypeOrSelf(result));
-      });
-      if (isMemoryEffectFree(user)) // numbers only: what an index selects is not weighted
-        llvm::copy_if(user->getResults(), std::back_inserter(list),
-                      [](Value result) { return isa<FloatType>(getElementTypeOrSelf(result)); });
-    }
-    return false;
-  });
-  if (found)
-    return *found;
-  if (!gates && selectsValues(positions))
-    return {"not an attention: the largest weight alone selects a value (hard attention)", softmax.location};
-  return {gates ? "no contraction: its weights multiply values, and are not summed over them"
-                : "not an attention: its result is not contracted",
-          softmax.location};
-}
 
 /// Whether elementwise ops make the weights of a gate from the scores, and from what ops other than
 /// sums and maxima of rows, which normalisers have, make of the scores.
