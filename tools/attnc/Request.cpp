@@ -222,6 +222,20 @@ void readCompileOptions(CommandLine &line, CompileOptions &options) {
   }
 }
 
+/// What an import makes of a model comes too late for IR.
+void checkImported(CommandLine &line, StringRef input) {
+  if (!input.ends_with(".mlir"))
+    return;
+  for (auto [option, flag] : {std::pair(OPT_dim, "--dim"),
+                              {OPT_shape, "--shape"},
+                              {OPT_absent, "--absent"},
+                              {OPT_keep_output, "--keep-output"},
+                              {OPT_max_loop_iterations, "--max-loop-iterations"}})
+    if (line.has(option))
+      line.fail(Twine(flag) + " says how a model is imported, and '" + input +
+                "' is IR; give it to the command that wrote it with --emit=attn");
+}
+
 void readImportOptions(CommandLine &line, onnx::ImportOptions &options) {
   for (auto &[name, range] : line.dims()) {
     if (range.lower == range.upper)
@@ -392,6 +406,7 @@ Request readRequest(CommandLine &line) {
   if (line.hasRejectedFile()) // what would be said of --generate follows from that
     return request;
   readCompileOptions(line, request.job.compile);
+  checkImported(line, request.job.input);
   readImportOptions(line, request.job.import);
   readStates(line, request.job);
   readCache(line, request.job);
