@@ -118,8 +118,8 @@ void AttentionEmitter::emitBlocks(ValueRange buffers) {
 void AttentionEmitter::emitBlock(ValueRange buffers, Sweep sweep) {
   views.clear();
   for (auto [buffer, map] : llvm::zip_equal(buffers, spec.maps))
-    views.emplace_back(k, buffer, map, batch, head);
-  KeyMask mask(k.raw, spec, buffers, batch, head, numKeys);
+    views.push_back(viewHead(k, buffer, map, batch, head));
+  KeyMask mask(k, spec, buffers, batch, head, numKeys);
   keyMask = &mask;
   std::optional<BlockLists> blockLists;
   if (!spec.blockLists.empty()) {
@@ -128,7 +128,7 @@ void AttentionEmitter::emitBlock(ValueRange buffers, Sweep sweep) {
     lists = &*blockLists;
   }
   KeyMask::Bounds bounds = seenKeys(mask);
-  Index begin = floorTo(k.asIndex(bounds.lower), keysPerTile), end = k.asIndex(bounds.upper);
+  Index begin = floorTo(bounds.lower, keysPerTile), end = bounds.upper;
   if (splits > 1) {
     Index tiles = ceilDiv(maximum(end, begin) - begin, keysPerTile);
     Index part = ceilDiv(tiles, splits) * keysPerTile;
@@ -208,7 +208,7 @@ Nums AttentionEmitter::sweepTiles(const Index &begin, const Index &end, const Ke
 
 void AttentionEmitter::setTile(const Index &key, const Index &next, const KeyMask::Bounds &bounds) {
   Index end = key + keysPerTile;
-  isEdge = (key < k.asIndex(bounds.innerLower)) | (k.asIndex(bounds.innerUpper) < end);
+  isEdge = (key < bounds.innerLower) | (bounds.innerUpper < end);
   following = next;
 }
 
@@ -300,7 +300,7 @@ std::optional<Mask> AttentionEmitter::isVisible(const Index &i, const Index &pla
   std::optional<Mask> isSeen;
   auto join = [&](Mask bit) { isSeen = isSeen ? *isSeen & bit : bit; };
   if (!keyMask->isFull()) // what it says of keys behind the last does not matter
-    join(k.asMask(k.raw.extract(keyMask->visibleKeys(i, place), 0)));
+    join(any(keyMask->visibleKeys(i, place, 1)));
   for (size_t operand : spec.denseMasks)
     join(readAt(operand, i, j) != 0);
   if (lists)

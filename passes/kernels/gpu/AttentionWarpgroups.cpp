@@ -110,7 +110,7 @@ void WarpgroupsEmitter::pack(ValueRange buffers) {
     k.barrier();
   }
   auto view = [&](const PackedOperand &operand) {
-    return OperandView(k, buffers[operand.position], spec.maps[operand.position], batch, head);
+    return viewHead(k, buffers[operand.position], spec.maps[operand.position], batch, head);
   };
   packRows(packing.keys, view(packing.keys), begin, offset, false);
   offset = offset + packing.keys.bytes(keysPerTile) / 4;
