@@ -56,15 +56,13 @@ KeyMask::Bounds AttentionEmitter::seenKeys(KeyMask &mask) {
 }
 
 func::FuncOp AttentionEmitter::emit(StringRef symbol) {
-  SmallVector<Type> types(spec.types.begin(), spec.types.end());
+  KernelFunction f(k.b, k.loc, symbol);
+  for (MemRefType type : spec.types)
+    f.buffer(type);
   if (splits > 1)
-    types.push_back(MemRefType::get({ShapedType::kDynamic}, k.b.getF32Type()));
-  func::FuncOp function = k.raw.function(symbol, types);
-  ValueRange buffers = function.getArguments();
-  if (splits > 1)
-    parts = k.asBuffer(buffers.back()), buffers = buffers.drop_back();
-  emitLaunches(buffers);
-  return function;
+    parts = f.buffer({ShapedType::kDynamic}, k.b.getF32Type());
+  emitLaunches(f.function.getArguments().take_front(spec.types.size()));
+  return f.function;
 }
 
 void AttentionEmitter::emitLaunches(ValueRange buffers, IsWanted isWanted) {
@@ -273,7 +271,7 @@ Num AttentionEmitter::regionAt(Block &block, Value root, const Num &score, const
     Value known[] = {batch, head, i, j};
     return known[place.getDim()];
   };
-  return k.asNum(k.raw.cloneScalar(block, arguments, index, root));
+  return k.cloneScalar(block, arguments, index, root);
 }
 
 Nums AttentionEmitter::finishScores(const Nums &raw, const Index &key) {
