@@ -22,6 +22,11 @@ template Num Code::constant(Type, int64_t);
 
 Mask Code::truth(bool value) { return asMask(arith::ConstantOp::create(b, loc, b.getBoolAttr(value))); }
 
+Vec Code::consecutive(int64_t first, int64_t lanes) {
+  auto numbers = llvm::to_vector(llvm::seq(static_cast<int32_t>(first), static_cast<int32_t>(first + lanes)));
+  return asVec(arith::ConstantOp::create(b, loc, b.getI32VectorAttr(numbers)));
+}
+
 Buffer Code::scratch(ArrayRef<int64_t> shape, Type element) {
   constexpr int64_t kCacheLine = 64;
   return asBuffer(memref::AllocaOp::create(b, loc, MemRefType::get(shape, element), b.getI64IntegerAttr(kCacheLine)));

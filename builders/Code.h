@@ -37,6 +37,8 @@ public:
   Num i64(int64_t value) { return constant(b.getI64Type(), value); }
   Mask truth(bool value);
   Vec splat(const Num &x, int64_t lanes) { return attn::splat(x, lanes); }
+  /// `first`, `first` + 1... as i32, in so many lanes.
+  Vec consecutive(int64_t first, int64_t lanes);
 
   //===--- values from elsewhere ------------------------------------------===//
   Index asIndex(mlir::Value v) { return Index(b, loc, v); }

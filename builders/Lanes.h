@@ -5,7 +5,8 @@
 #include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/SmallVectorExtras.h"
 
-/// Many values to one, in an order that does not make them wait for each other.
+/// Many values to one, in an order that does not make them wait for each other, and
+/// vectors to those of their lanes.
 namespace attn {
 
 /// `combine(T, T)` over all of them, pairwise: of n values, log2(n) deep.
@@ -29,6 +30,9 @@ template <typename Combine> Vec acrossLanes(Vec x, Combine combine) {
         x, attn::shuffle(x, x, llvm::map_to_vector(llvm::seq(x.lanes()), [&](int64_t n) { return n ^ distance; })));
   return x;
 }
+
+/// The transpose of `rows`, R vectors of C lanes (powers of two, R >= C): C vectors of R lanes.
+llvm::SmallVector<Vec> transpose(llvm::ArrayRef<Vec> rows);
 
 } // namespace attn
 

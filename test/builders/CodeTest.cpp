@@ -215,6 +215,22 @@ TEST_P(CodeTest, ViewsShufflesAndScratch) {
   EXPECT_EQ(out.values(), (std::vector<float>{11, 8, 5, 2, 19}));
 }
 
+TEST_P(CodeTest, TransposesAndCountsLanes) {
+  auto kernel = compile(twoFloats, [&](Code &k, ArrayRef<Buffer> given) {
+    auto rows = llvm::map_to_vector(llvm::seq(8), [&](int64_t row) { return given[0].vector(4, 4 * row); });
+    for (auto [n, column] : llvm::enumerate(transpose(rows)))
+      given[1].setVector(column, static_cast<int64_t>(8 * n));
+    given[1].setVector(convert(k.consecutive(5, 4), k.b.getF32Type()), 32);
+  });
+  ASSERT_TRUE(kernel);
+  Array in = numbers(32), out({36});
+  ASSERT_TRUE(kernel->call({&in, &out}));
+  for (int64_t n = 0; n < 32; ++n)
+    EXPECT_EQ(out[n % 4 * 8 + n / 4], in[n]) << n;
+  for (int64_t n = 0; n < 4; ++n)
+    EXPECT_EQ(out[32 + n], 5 + n);
+}
+
 TEST_P(CodeTest, GathersAndCombinesLanes) {
   auto kernel =
       compile([](OpBuilder &b) { return SmallVector<Type>{dynamic(b, b.getI32Type()), dynamic(b, b.getI32Type())}; },

@@ -47,7 +47,7 @@ static void emitTasks(AttentionCode &k, const Index &count, llvm::function_ref<v
   k.parallel(count, [&](Index task) {
     // The greatest weight of a softmax is 1. Others may all be denormal, and still sum to 1.
     if (k.spec.normalizer == Normalizer::softmax)
-      k.untyped.withoutDenormals([&] { body(task); });
+      k.withoutDenormals([&] { body(task); });
     else
       body(task);
   });

@@ -17,7 +17,7 @@ BlockEmitter::BlockEmitter(AttentionCode &k, const AttentionScratch &scratch, co
       // Sums that start from the maximum are rounded with it; a sweep for weights finds another than the one before.
       pureScale(takesPart.empty() && !spec.hasWeightSweep() ? spec.getPureScale() : std::nullopt),
       canMask(spec.canMask()), isNarrow(spec.hasNarrowProducts), batch(batch), head(head), begin(begin),
-      numKeys(k.size(Dim::J)), mask(k.untyped, spec, k.buffers, batch, head, numKeys), lists(k, batch, head, numKeys),
+      numKeys(k.size(Dim::J)), mask(k, spec, k.buffers, batch, head, numKeys), lists(k, batch, head, numKeys),
       takesPart(std::move(takesPart)) {
   query = view(spec.query);
   value = view(spec.value);
@@ -27,21 +27,20 @@ BlockEmitter::BlockEmitter(AttentionCode &k, const AttentionScratch &scratch, co
   if (spec.formula().hasAlignment)
     alignment = view(spec.alignment);
   int64_t rows = vectors * lanes;
-  numQueries = k.size(Dim::I);
+  Index numQueries = k.size(Dim::I);
   std::optional<int64_t> known = getConstantIntValue(numQueries.value());
   // The last block reaches back over rows of the one before, so that it reads
   // no row twice; it stores its own rows only.
-  firstQuery = maximum(minimum(begin, numQueries - rows), 0);
-  queries = {firstQuery, numQueries, vectors, /*mayClamp=*/!known || *known < rows};
+  Index first = maximum(minimum(begin, numQueries - rows), 0);
+  queries = {first, numQueries, vectors, lanes, /*mayClamp=*/!known || *known < rows};
   for (size_t n = 0; n < spec.numCaptures; ++n)
     captures.push_back(view(spec.firstCapture + n));
   for (size_t operand : spec.denseMasks)
     dense.push_back(view(operand));
-  auto readsRows = [](const AttentionView &view) { return view.has(Dim::I) && view.isContiguous(Dim::J); };
+  auto readsRows = [](const OperandView &view) { return view.has(Dim::I) && view.isContiguous(Dim::J); };
   joinsEdge = lanes == 16 && llvm::none_of(captures, readsRows) && llvm::none_of(dense, readsRows) &&
               (spec.formula().hasKey || !readsRows(query));
-  KeyMask::Bounds some = mask.bounds(begin, endOfRows() - 1);
-  bounds = {k.asIndex(some.lower), k.asIndex(some.upper), k.asIndex(some.innerLower), k.asIndex(some.innerUpper)};
+  bounds = mask.bounds(begin, endOfRows() - 1);
   bool needsAll = spec.needsAllKeys() || !this->takesPart.empty();
   // Whole tiles, but for the end of all keys.
   Index cut = floorTo(bounds.upper + (spec.keyTile - 1), spec.keyTile);
@@ -51,12 +50,12 @@ BlockEmitter::BlockEmitter(AttentionCode &k, const AttentionScratch &scratch, co
 
 Mask BlockEmitter::emit() {
   loadQueries();
-  for (const AttentionView &capture : captures)
-    readers.push_back(readerOf(capture));
-  for (const AttentionView &term : dense)
-    denseReaders.push_back(readerOf(term));
+  for (const OperandView &capture : captures)
+    readers.emplace_back(capture, queries);
+  for (const OperandView &term : dense)
+    denseReaders.emplace_back(term, queries);
   if (!spec.formula().hasKey)
-    givenReader.emplace(readerOf(query));
+    givenReader.emplace(query, queries);
   mask.setQueries(queries);
   if (!canMask || !takesPart.empty()) {
     if (canMask)

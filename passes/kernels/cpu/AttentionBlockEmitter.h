@@ -2,8 +2,9 @@
 #define PASSES_KERNELS_CPU_ATTENTIONBLOCKEMITTER_H
 
 #include "passes/kernels/cpu/AttentionBlock.h"
+#include "passes/kernels/cpu/AttentionCaptures.h"
 #include "passes/kernels/cpu/AttentionLists.h"
-#include <deque>
+#include <vector>
 
 namespace attn {
 
@@ -101,20 +102,20 @@ private:
   void storeQuery(Vec raw, const Index &d, const Index &vector);
   Num maximumOfQueries();
   void addValues(const Index &key, Index begin, Index end);
-  void addValueTile(const AttentionView &from, const Index &corner, const Index &begin, const Index &end,
+  void addValueTile(const OperandView &from, const Index &corner, const Index &begin, const Index &end,
                     const Index &column, int64_t width);
-  Vecs valueProducts(const AttentionView &from, const Index &corner, const Index &begin, const Index &end,
-                     int64_t width, bool skipsZeros);
+  Vecs valueProducts(const OperandView &from, const Index &corner, const Index &begin, const Index &end, int64_t width,
+                     bool skipsZeros);
   void stageValues(const Index &key, const Index &begin, const Index &end);
   void stageValuePairs(const Index &key, const Index &begin, const Index &end);
   void stageValuePair(const Index &key, const Index &n, bool hasOther);
   Index keyOfRow(const Index &key, const Index &row);
   void prefetchNext(const Index &key);
   void prefetchNextBlock(const Index &key);
-  void prefetchRow(const AttentionView &view, unsigned dim, unsigned width, int64_t elements, const Index &row,
+  void prefetchRow(const OperandView &view, unsigned dim, unsigned width, int64_t elements, const Index &row,
                    bool isWrite);
   void storeResult(const Vecs &factors);
-  void storeExtra(const AttentionView &to, const Index &first, bool isEdge, const Vecs &tile);
+  void storeExtra(const OperandView &to, const Index &first, bool isEdge, const Vecs &tile);
   void fillExtras(const State &state);
   void storeLogSums(const State &state);
   Mask anyNotFinite();
@@ -131,19 +132,14 @@ private:
     int64_t rows = vectors * lanes, rowsOfPlace = isNarrow ? 2 : 1;
     return row * (rows / rowsOfPlace) + (number / rowsOfPlace * rows + vector * lanes);
   }
-  AttentionView view(size_t operand) { return k.view(operand, batch, head); }
-  CaptureReader readerOf(const AttentionView &view) {
-    return CaptureReader(k.untyped, readViews.emplace_back(view.untyped()), queries);
-  }
+  OperandView view(size_t operand) { return k.view(operand, batch, head); }
   /// Element `n` of each row of a tile, where queries are lanes.
   Vecs columnOf(const Vecs &tile, int64_t vector) {
     return llvm::map_to_vector(llvm::seq(spec.keyTile), [&](int64_t r) { return tile[r * vectors + vector]; });
   }
   Vecs zeroTile() { return Vecs(spec.keyTile * vectors, k.splat(0)); }
   /// Behind the last row that this block owns, from `begin` on; it may begin with rows of the one before.
-  Index endOfRows() { return minimum(begin + vectors * lanes, numQueries); }
-  /// The row of the input of a lane of the block.
-  Index queryOf(const Index &lane) { return k.asIndex(queries.row(k.untyped, lane)); }
+  Index endOfRows() { return minimum(begin + vectors * lanes, queries.numRows); }
 
   AttentionCode &k;
   const AttentionSpec &spec;
@@ -154,18 +150,14 @@ private:
   const std::optional<double> pureScale;
   const bool canMask, isNarrow;
   Index batch, head, begin, numKeys;
-  AttentionView query, key, value, alignment, result;
+  OperandView query, key, value, alignment, result;
   QueryBlock queries;
-  Index firstQuery, numQueries; ///< of `queries`
   KeyMask mask;
   KeyLists lists;
   const Masks takesPart;
-  struct {
-    Index lower, upper, innerLower, innerUpper; ///< see KeyMask::Bounds
-  } bounds;
-  llvm::SmallVector<AttentionView> captures, dense;
-  std::deque<HeadView> readViews; ///< readers point into them
-  llvm::SmallVector<CaptureReader> readers, denseReaders;
+  KeyMask::Bounds bounds;
+  llvm::SmallVector<OperandView> captures, dense;
+  std::vector<CaptureReader> readers, denseReaders;
   std::optional<CaptureReader> givenReader;
   Num queryMaximum;     ///< of |q|, where scores are tanh
   Vec alignmentSum;     ///< in every lane, where scores are tanh

@@ -33,15 +33,14 @@ KeyLists::Run KeyLists::keysOf(const List &list, const Index &base, const Index 
 /// beyond the last query repeat it.
 SmallVector<Vec> KeyLists::lanesOf(const List &list, const QueryBlock &queries, const Index &row,
                                    const Index &lastRow) {
-  Index first = k.asIndex(queries.first), all = k.index(queries.vectors * k.lanes);
-  Index begin = maximum(row * list.rows - first, 0);
-  Index end = minimum((row + 1) * list.rows - first, all);
+  Index all = k.index(queries.vectors * k.lanes);
+  Index begin = maximum(row * list.rows - queries.first, 0);
+  Index end = minimum((row + 1) * list.rows - queries.first, all);
   end = select(row < lastRow, end, all);
   Vec from = splat(begin), to = splat(end);
   SmallVector<Vec> masks;
   for (int64_t v = 0; v < queries.vectors; ++v) {
-    auto iota = llvm::to_vector(llvm::seq<int32_t>(v * k.lanes, (v + 1) * k.lanes));
-    Vec lane = k.asVec(arith::ConstantOp::create(k.b, k.loc, k.b.getI32VectorAttr(iota)));
+    Vec lane = k.consecutive(v * k.lanes, k.lanes);
     Mask isIn = (lane >= from) & (lane < to);
     masks.push_back(k.asVec(arith::ExtSIOp::create(k.b, k.loc, lane.type(), isIn)));
   }
@@ -64,11 +63,10 @@ void KeyLists::markTile(const Buffer &marks, const Index &at, const Index &corne
 Index KeyLists::markList(const List &list, const QueryBlock &queries, const Buffer &marks, const Index &base,
                          const Index &first) {
   int64_t rows = queries.vectors * k.lanes, tiles = spec.keyBlock / spec.keyTile;
-  Index firstQuery = k.asIndex(queries.first), numQueries = k.asIndex(queries.numRows);
   Vec zeros = k.splat(k.i32(0));
   k.rolledLoop(0, tiles * rows, k.lanes, [&](Index n) { marks.setVector(zeros, base + n); });
-  Index last = minimum(firstQuery + rows, numQueries), windowEnd = first + spec.keyBlock;
-  Index lastRow = (last - 1) / list.rows, firstRow = firstQuery / list.rows;
+  Index last = minimum(queries.first + rows, queries.numRows), windowEnd = first + spec.keyBlock;
+  Index lastRow = (last - 1) / list.rows, firstRow = queries.first / list.rows;
   return k.rolledLoop(firstRow, lastRow + 1, 1, numKeys, [&](Index row, Index next) {
     SmallVector<Vec> lanes = lanesOf(list, queries, row, lastRow);
     Index entries = list.view.along(list.view.base, Dim::I, row);

@@ -36,7 +36,7 @@ public:
 
 private:
   struct List {
-    AttentionView view;
+    OperandView view;
     int64_t rows, columns;
     Index count; ///< of the entries of a row
   };

@@ -17,7 +17,7 @@ RowEmitter::RowEmitter(AttentionCode &k, const AttentionRowScratch &scratch, con
     : k(k), spec(k.spec), lanes(k.lanes), scratch(scratch), place(place), takesPart(takesPart),
       keyWidth(*spec.getStaticSize(Dim::D)), valueWidth(*spec.getStaticSize(Dim::E)),
       pureScale(takesPart ? std::nullopt : spec.getPureScale()), batch(place.batch), head(place.head), row(place.row),
-      numKeys(k.size(Dim::J)), mask(k.untyped, spec, k.buffers, batch, head, numKeys), lists(k, batch, head, numKeys),
+      numKeys(k.size(Dim::J)), mask(k, spec, k.buffers, batch, head, numKeys), lists(k, batch, head, numKeys),
       weights(scratch.weights) {
   auto view = [&](size_t n) { return k.view(n, batch, head); };
   query = view(spec.query);
@@ -34,8 +34,8 @@ RowEmitter::RowEmitter(AttentionCode &k, const AttentionRowScratch &scratch, con
   for (const AttentionSpec::Extra &extra : spec.extras)
     weightResults.push_back(view(extra.operand));
   KeyMask::Bounds bounds = mask.bounds(row, row);
-  lower = takesPart ? k.index(0) : k.asIndex(bounds.lower);
-  upper = takesPart ? numKeys : k.asIndex(bounds.upper);
+  lower = takesPart ? k.index(0) : bounds.lower;
+  upper = takesPart ? numKeys : bounds.upper;
 }
 
 /// exp of a difference of scores.
@@ -49,7 +49,7 @@ Vec RowEmitter::rescaling(const Vec &before, const Vec &after) {
 /// What is subtracted from the scores: 0 while no key counts, or only a NaN.
 Vec RowEmitter::orZero(const Vec &maximum) { return select(maximum > -kInfinity, maximum, k.splat(0)); }
 
-void RowEmitter::prefetch(const AttentionView &view, const Index &offset) {
+void RowEmitter::prefetch(const OperandView &view, const Index &offset) {
   memref::PrefetchOp::create(k.b, k.loc, view.flat, offset.value(), /*isWrite=*/false, /*localityHint=*/3,
                              /*isDataCache=*/true);
 }
@@ -257,7 +257,7 @@ void RowEmitter::storeResult(const Vec &factor) {
 
 /// Scores of keys from `first` on wait for the sum of all where their weights will stand.
 void RowEmitter::keepScores(const Vec &scores, const Index &first, const Index &count) {
-  for (const AttentionView &to : weightResults)
+  for (const OperandView &to : weightResults)
     to.flat.setFirst(scores, count, to.along(to.base, Dim::I, row) + first);
 }
 
@@ -269,7 +269,7 @@ void RowEmitter::storeWeights(const Vec &sum, const Vec &factor) {
   std::optional<Vec> share;
   if (spec.canMask() && spec.maskedRows == MaskedRows::uniform)
     share = select(isEmptyRow(sum), factor, zero);
-  for (const AttentionView &to : weightResults) {
+  for (const OperandView &to : weightResults) {
     Index base = to.along(to.base, Dim::I, row);
     k.rolledLoop(0, numKeys, lanes, [&](Index first) {
       Index offset = base + first, count = numKeys - first;

@@ -37,7 +37,7 @@ private:
   static constexpr int64_t kInRegisters = 8;
 
   // AttentionRowScores.cpp
-  Vecs loadRow(const AttentionView &view, const Index &base);
+  Vecs loadRow(const OperandView &view, const Index &base);
   Vec term(const Vec &elements, const Vec &query, const Vec &weight, int64_t rest, const Vec &sum);
   Vec products(const Index &first, bool isEdge);
   Vec narrowProducts(const Indices &offsets);
@@ -46,7 +46,7 @@ private:
   Vec applyRegion(mlir::Block &block, mlir::Value result, const Vec &scores, const Index &first, bool isEdge);
   Mask visibleKeys(const Index &first, bool isEdge);
   Vec sumLanes(Vecs rows);
-  mlir::Value readCapture(const AttentionView &capture, const Index &first, bool isEdge);
+  Term readCapture(const OperandView &capture, const Index &first, bool isEdge);
   Vec maximumOf(const Index &first, const Index &count);
 
   void addPickedKeys(const Index &first, const Index &upper, const Index &count);
@@ -66,11 +66,11 @@ private:
 
   int64_t chunks(int64_t width) const { return llvm::divideCeil(width, lanes); }
   /// The first `count` of a register of elements from `offset` on, as f32.
-  Vec loadSome(const AttentionView &view, const Index &offset, int64_t count) {
+  Vec loadSome(const OperandView &view, const Index &offset, int64_t count) {
     return k.toF32(count < lanes ? view.flat.first(k.index(count), lanes, offset) : view.flat.vector(lanes, offset));
   }
   /// Lanes n*lanes... of a dense row of `width` elements at `offset`.
-  Vec loadChunk(const AttentionView &view, const Index &offset, int64_t n, int64_t width) {
+  Vec loadChunk(const OperandView &view, const Index &offset, int64_t n, int64_t width) {
     return loadSome(view, offset + n * lanes, width - n * lanes);
   }
   Index sumsAt(int64_t chunk) { return place.record + chunk * lanes; }
@@ -79,7 +79,7 @@ private:
   Vec loadRecord(const Index &offset) { return place.records.vector(lanes, offset); }
   Vec rescaling(const Vec &before, const Vec &after);
   Vec orZero(const Vec &maximum);
-  void prefetch(const AttentionView &view, const Index &offset);
+  void prefetch(const OperandView &view, const Index &offset);
   Vec exp(const Vec &difference);
   Mask isEmptyRow(const Vec &sum) { return sum < 0.5; }
 
@@ -97,8 +97,8 @@ private:
   Buffer weights;
   Index end;             ///< of the keys that addKeys adds
   bool isPicked = false; ///< positions are those of scratch.keys
-  AttentionView query, key, value, alignment, result;
-  llvm::SmallVector<AttentionView> captures, dense, weightResults;
+  OperandView query, key, value, alignment, result;
+  llvm::SmallVector<OperandView> captures, dense, weightResults;
   Vecs queryChunks, alignmentChunks;
 };
 

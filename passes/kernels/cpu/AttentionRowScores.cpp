@@ -10,7 +10,7 @@ namespace attn {
 using Dim = AttentionOp::Dim;
 
 /// The key width of a query or of the alignment, as f32; 0 in lanes beyond it.
-RowEmitter::Vecs RowEmitter::loadRow(const AttentionView &view, const Index &base) {
+RowEmitter::Vecs RowEmitter::loadRow(const OperandView &view, const Index &base) {
   Vecs loaded;
   for (int64_t n = 0; n < chunks(keyWidth); ++n) {
     if (view.isContiguous(Dim::D)) {
@@ -109,7 +109,7 @@ Vec RowEmitter::applyRegion(Block &block, Value result, const Vec &scores, const
   SmallVector<Value> arguments{scores};
   for (auto [n, capture] : llvm::enumerate(captures)) {
     bool isUsed = !block.getArgument(1 + n).use_empty();
-    arguments.push_back(isUsed ? readCapture(capture, first, isEdge) : Value());
+    arguments.push_back(isUsed ? readCapture(capture, first, isEdge).value() : Value());
   }
   auto index = [&](OpBuilder &, Location, int64_t dim) -> Value {
     if (dim == Dim::J)
@@ -124,8 +124,8 @@ Mask RowEmitter::visibleKeys(const Index &first, bool isEdge) {
   Mask isVisible;
   // The bounds say it of keys that stand side by side.
   if (!mask.isInterval() || (takesPart && !mask.isFull()))
-    isVisible = k.asMask(mask.visibleKeys(row, first));
-  for (const AttentionView &term : dense) {
+    isVisible = mask.visibleKeys(row, first, lanes);
+  for (const OperandView &term : dense) {
     Mask shows = k.toLanes(k.isNonZero(readCapture(term, first, isEdge)));
     isVisible = joined(isVisible, shows);
   }
@@ -165,7 +165,7 @@ Vec RowEmitter::sumLanes(Vecs rows) {
 }
 
 /// The capture for this query and a register of keys: a number where they agree.
-Value RowEmitter::readCapture(const AttentionView &capture, const Index &first, bool isEdge) {
+Term RowEmitter::readCapture(const OperandView &capture, const Index &first, bool isEdge) {
   Index base = capture.along(capture.base, Dim::I, row);
   if (!capture.has(Dim::J))
     return capture.flat(base);

@@ -146,7 +146,7 @@ Num BlockEmitter::stageKeys(const Indices &rows, bool isTanh) {
 
 BlockEmitter::Vecs BlockEmitter::dotTile(const Index &first, bool isEdge, const State &state) {
   Indices rows = keyRows(first, isEdge);
-  AttentionView from = key;
+  OperandView from = key;
   if (scratch.keys.value()) {
     stageKeys(rows, /*isTanh=*/false);
     from = {scratch.keys, k.index(0), {}};
@@ -178,8 +178,8 @@ BlockEmitter::Vecs BlockEmitter::dotTile(const Index &first, bool isEdge, const 
 
 BlockEmitter::Vecs BlockEmitter::givenTile(const Index &first, bool isEdge) {
   Vecs scores;
-  for (auto &row : givenReader->read(first, spec.keyTile, isEdge, numKeys))
-    for (Value element : row)
+  for (const auto &row : givenReader->read(first, spec.keyTile, isEdge, numKeys))
+    for (const Term &element : row)
       scores.push_back(k.toLanes(element));
   return scores;
 }
@@ -288,8 +288,8 @@ BlockEmitter::Vecs BlockEmitter::tanhTile(int64_t shared) {
 BlockEmitter::Vecs BlockEmitter::maskedTile(const Index &first, bool isEdge, const Vecs &scores) {
   Vec low = k.splat(hiddenScore(spec));
   Vecs marks = isPacked ? marksOfTile() : Vecs();
-  SmallVector<SmallVector<LaneBuilder::Values>> shown;
-  for (CaptureReader &reader : denseReaders)
+  SmallVector<CaptureReader::Tile> shown;
+  for (const CaptureReader &reader : denseReaders)
     shown.push_back(reader.read(first, spec.keyTile, isEdge, numKeys));
   Vecs hidden(scores.size(), low);
   if (!takesPart.empty()) {
@@ -304,10 +304,10 @@ BlockEmitter::Vecs BlockEmitter::maskedTile(const Index &first, bool isEdge, con
     for (int64_t v = 0; v < vectors; ++v) {
       Mask isVisible;
       if (!mask.isFull())
-        isVisible = k.asMask(mask.visibleTo(v, first + r));
+        isVisible = mask.visibleTo(v, first + r);
       if (isPacked)
         isVisible = joined(isVisible, (marks[v] & (int64_t(1) << r)) != 0);
-      for (auto &term : shown) {
+      for (const CaptureReader::Tile &term : shown) {
         Mask shows = k.isNonZero(term[r][v]);
         if (isVisible.value() && shows.type() != isVisible.type()) // where the queries agree
           shows = k.toLanes(shows), isVisible = k.toLanes(isVisible);
@@ -342,13 +342,13 @@ Mask BlockEmitter::isListedTile() { return orOfLanes(tree<Vec>(marksOfTile(), st
 /// asked quickly.
 Mask BlockEmitter::isLiveTile(const Index &first, bool isEdge) {
   Mask isLive;
-  for (const AttentionView &view : dense) {
+  for (const OperandView &view : dense) {
     if (!view.isContiguous(Dim::J) || !view.elementType().isInteger(8))
       continue;
     Vecs rows;
     int64_t count = view.has(Dim::I) ? vectors * lanes : 1;
     for (int64_t n = 0; n < count; ++n) {
-      Index offset = (count > 1 ? view.along(view.base, Dim::I, queryOf(k.index(n))) : view.base) + first;
+      Index offset = (count > 1 ? view.along(view.base, Dim::I, queries.row(n)) : view.base) + first;
       rows.push_back(isEdge ? view.flat.first(numKeys - first, spec.keyTile, offset)
                             : view.flat.vector(spec.keyTile, offset));
     }
@@ -360,7 +360,7 @@ Mask BlockEmitter::isLiveTile(const Index &first, bool isEdge) {
 /// Replaces each element of a tile by what `region` makes of it.
 void BlockEmitter::applyRegion(Block &region, Value result, Vecs &tile, const Index &first, bool isEdge) {
   // Read only what the region uses.
-  SmallVector<SmallVector<LaneBuilder::Values>> captured(readers.size());
+  SmallVector<CaptureReader::Tile> captured(readers.size());
   for (auto [n, reader] : llvm::enumerate(readers))
     if (!region.getArgument(1 + n).use_empty())
       captured[n] = reader.read(first, spec.keyTile, isEdge, numKeys);
@@ -369,11 +369,11 @@ void BlockEmitter::applyRegion(Block &region, Value result, Vecs &tile, const In
       Vec &element = tile[r * vectors + v];
       SmallVector<Value> arguments{element};
       for (auto [n, values] : llvm::enumerate(captured))
-        arguments.push_back(values.empty() ? Value() : values[r][v]);
+        arguments.push_back(values.empty() ? Value() : values[r][v].value());
       auto index = [&](OpBuilder &, Location, int64_t dim) -> Value {
         if (dim == Dim::B || dim == Dim::H)
           return dim == Dim::B ? batch : head;
-        return dim == Dim::J ? first + r : k.indicesFrom(firstQuery + v * lanes).value();
+        return dim == Dim::J ? first + r : k.indicesFrom(queries.first + v * lanes).value();
       };
       // canBuildAttention has asked canVectorizeBlock.
       element = k.asVec(*vectorizeBlock(k.b, region, arguments, lanes, index, nullptr, result));

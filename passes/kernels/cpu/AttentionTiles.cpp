@@ -20,9 +20,8 @@ void BlockEmitter::loadQueries() {
     return;
   int64_t columns = isNarrow ? keyWidth / 2 : keyWidth; // of the scratch
   if (!query.isContiguous(Dim::D) || query.isContiguous(Dim::I)) {
-    HeadView view = query.untyped();
     auto gather = [&](const Index &d, int64_t vector) {
-      return k.toF32(k.asVec(gatherRows(k.untyped, view, queries, query.along(query.base, Dim::D, d), vector)));
+      return k.toF32(gatherRows(query, queries, query.along(query.base, Dim::D, d), vector));
     };
     k.rolledLoop(0, columns, 1, [&](Index column) {
       Index d = isNarrow ? column * 2 : column;
@@ -58,13 +57,13 @@ void BlockEmitter::loadQueryTile(const Index &column, int64_t width) {
   forVectors({}, [&](Index v, Vec) {
     Vecs rows;
     for (int64_t n = 0; n < lanes; ++n) {
-      Index row = queryOf(v * lanes + n);
+      Index row = queries.row(v * lanes + n);
       Index offset = query.along(query.base, Dim::I, row) + column * perColumn;
       Vec loaded = width < lanes ? query.flat.first(k.index(perColumn * width), perColumn * lanes, offset)
                                  : query.flat.vector(perColumn * lanes, offset);
       rows.push_back(isNarrow ? bitcast(loaded, k.f32Type()) : k.toF32(loaded));
     }
-    Vecs columns = k.transpose(rows);
+    Vecs columns = transpose(rows);
     for (int64_t n = 0; n < width; ++n)
       storeQuery(columns[n], column + n, v);
   });
@@ -112,7 +111,7 @@ Num BlockEmitter::maximumOfQueries() {
 /// results += V^T weights over rows [begin, end) of the weights, which are the
 /// keys from `key` + begin on.
 void BlockEmitter::addValues(const Index &key, Index begin, Index end) {
-  AttentionView from = value;
+  OperandView from = value;
   Index corner = isPacked ? value.base : value.along(value.base, Dim::J, key);
   if (scratch.values.value()) {
     if (isNarrow) {
@@ -188,7 +187,7 @@ void BlockEmitter::stageValuePairs(const Index &key, const Index &begin, const I
 }
 
 /// Sums of `width` columns of values, from `corner` on, times the weights in rows [begin, end).
-BlockEmitter::Vecs BlockEmitter::valueProducts(const AttentionView &from, const Index &corner, const Index &begin,
+BlockEmitter::Vecs BlockEmitter::valueProducts(const OperandView &from, const Index &corner, const Index &begin,
                                                const Index &end, int64_t width, bool skipsZeros) {
   auto addLive = [&](const Vec &sum, const Vec &element, const Vec &weight) {
     Mask isLive = weight != 0;
@@ -216,7 +215,7 @@ BlockEmitter::Vecs BlockEmitter::valueProducts(const AttentionView &from, const 
   });
 }
 
-void BlockEmitter::addValueTile(const AttentionView &from, const Index &corner, const Index &begin, const Index &end,
+void BlockEmitter::addValueTile(const OperandView &from, const Index &corner, const Index &begin, const Index &end,
                                 const Index &column, int64_t width) {
   Index first = from.along(corner, Dim::E, column);
   auto all = [&] { return valueProducts(from, first, begin, end, width, /*skipsZeros=*/false); };
@@ -231,7 +230,7 @@ void BlockEmitter::addValueTile(const AttentionView &from, const Index &corner, 
 }
 
 /// Into L2: a row of `elements`.
-void BlockEmitter::prefetchRow(const AttentionView &view, unsigned dim, unsigned width, int64_t elements,
+void BlockEmitter::prefetchRow(const OperandView &view, unsigned dim, unsigned width, int64_t elements,
                                const Index &row, bool isWrite) {
   if (!view.has(dim) || !view.isContiguous(width))
     return;
@@ -248,7 +247,7 @@ void BlockEmitter::prefetchNext(const Index &first) {
   int64_t rows = vectors * lanes;
   Index tile = (first - bounds.lower) / spec.keyTile;
   k.when(tile < rows, [&] {
-    Index newKey = minimum(bounds.upper + tile, numKeys - 1), lastQuery = numQueries - 1;
+    Index newKey = minimum(bounds.upper + tile, numKeys - 1), lastQuery = queries.numRows - 1;
     prefetchRow(key, Dim::J, Dim::D, keyWidth, newKey, false);
     prefetchRow(value, Dim::J, Dim::E, valueWidth, newKey, false);
     prefetchRow(query, Dim::I, Dim::D, keyWidth, minimum(begin + rows + tile, lastQuery), false);
@@ -268,15 +267,15 @@ void BlockEmitter::prefetchNextBlock(const Index &first) {
   constexpr int64_t kRows = 2; // of queries, a tile: 128 keys suffice for a block
   int64_t rows = vectors * lanes;
   Index next = begin + rows;
-  Mask isHere = next < numQueries;
+  Mask isHere = next < queries.numRows;
   Index last = k.size(Dim::H) - 1, nextHead = select(isHere, head, minimum(head + 1, last));
   auto nextView = [&](size_t operand) { return k.view(operand, batch, nextHead); };
   next = select(isHere, next, k.index(0));
   Index row = (first - bounds.lower) / spec.keyTile * kRows;
   k.when(row < rows, [&] {
     for (int64_t n = 0; n < kRows; ++n) {
-      AttentionView view = nextView(spec.query);
-      prefetchRow(view, Dim::I, Dim::D, keyWidth, minimum(next + row + n, numQueries - 1), false);
+      OperandView view = nextView(spec.query);
+      prefetchRow(view, Dim::I, Dim::D, keyWidth, minimum(next + row + n, queries.numRows - 1), false);
     }
   });
   k.when(
@@ -305,13 +304,13 @@ void BlockEmitter::storeResult(const Vecs &factors) {
         columns.push_back(factor.value() ? column * factor : column);
       }
       Index first = e + v * (lanes * paddedValueWidth);
-      for (auto [n, row] : llvm::enumerate(k.transpose(columns)))
+      for (auto [n, row] : llvm::enumerate(transpose(columns)))
         rowsT.setVector(row, first + n * paddedValueWidth);
     });
   });
   Type type = result.elementType();
   k.rolledLoop(begin, endOfRows(), 1, [&](Index row) {
-    Index source = (row - firstQuery) * paddedValueWidth, target = result.along(result.base, Dim::I, row);
+    Index source = (row - queries.first) * paddedValueWidth, target = result.along(result.base, Dim::I, row);
     if (!result.isContiguous(Dim::E)) {
       k.rolledLoop(0, valueWidth, 1, [&](Index e) {
         Num element = convert(rowsT(source + e), type);
@@ -346,7 +345,7 @@ Mask BlockEmitter::anyNotFinite() {
 //===----------------------------------------------------------------------===//
 
 /// A tile of the keys from `first` on goes to the rows of `to` that this block owns.
-void BlockEmitter::storeExtra(const AttentionView &to, const Index &first, bool isEdge, const Vecs &tile) {
+void BlockEmitter::storeExtra(const OperandView &to, const Index &first, bool isEdge, const Vecs &tile) {
   Index end = endOfRows(), count = numKeys - first;
   bool isDense = to.isContiguous(Dim::J);
   // Keys side by side: a square of keys and queries at a time is transposed.
@@ -361,12 +360,12 @@ void BlockEmitter::storeExtra(const AttentionView &to, const Index &first, bool 
         scratch.tile.setVector(scores, at(k.index(r), v));
     }
     if (isDense)
-      for (auto [n, row] : llvm::enumerate(k.transpose(columns)))
+      for (auto [n, row] : llvm::enumerate(transpose(columns)))
         scratch.tile.setVector(row, static_cast<int64_t>(lane + n) * spec.keyTile);
   }
   Type type = to.elementType();
   k.rolledLoop(begin, end, 1, [&](Index row) {
-    Index lane = row - firstQuery, target = to.along(to.base, Dim::I, row);
+    Index lane = row - queries.first, target = to.along(to.base, Dim::I, row);
     if (isDense) {
       Vec keys = convert(scratch.tile.vector(spec.keyTile, lane * spec.keyTile), type);
       if (isEdge)
@@ -393,9 +392,9 @@ void BlockEmitter::fillExtras(const State &state) {
   for (const AttentionSpec::Extra &extra : spec.extras) {
     if (extra.source == ExtraSource::lse)
       continue;
-    AttentionView to = view(extra.operand);
+    OperandView to = view(extra.operand);
     k.rolledLoop(begin, end, 1, [&](Index row) {
-      Num hidden = extra.source == ExtraSource::masked_scores ? k.f32(-kInfinity) : scratch.tile(row - firstQuery);
+      Num hidden = extra.source == ExtraSource::masked_scores ? k.f32(-kInfinity) : scratch.tile(row - queries.first);
       Index target = to.along(to.base, Dim::I, row);
       Vec all = convert(k.splat(hidden), to.elementType());
       auto fill = [&](const Index &from, const Index &upTo) {
@@ -420,9 +419,9 @@ void BlockEmitter::storeLogSums(const State &state) {
       Vec sum = top + log(state.sum[v]);
       scratch.tile.setVector(select(isEmptyRow(state.sum[v]), k.splat(-kInfinity), sum), v * lanes);
     }
-    AttentionView to = view(extra.operand);
+    OperandView to = view(extra.operand);
     k.rolledLoop(begin, endOfRows(), 1, [&](Index row) {
-      Num element = convert(scratch.tile(row - firstQuery), to.elementType());
+      Num element = convert(scratch.tile(row - queries.first), to.elementType());
       to.flat.set(element, to.along(to.base, Dim::I, row));
     });
   }

@@ -56,15 +56,13 @@ KeyMask::Bounds AttentionEmitter::seenKeys(KeyMask &mask) {
 }
 
 func::FuncOp AttentionEmitter::emit(StringRef symbol) {
-  SmallVector<Type> types(spec.types.begin(), spec.types.end());
+  KernelFunction f(k.b, k.loc, symbol);
+  for (MemRefType type : spec.types)
+    f.buffer(type);
   if (splits > 1)
-    types.push_back(MemRefType::get({ShapedType::kDynamic}, k.b.getF32Type()));
-  func::FuncOp function = k.raw.function(symbol, types);
-  ValueRange buffers = function.getArguments();
-  if (splits > 1)
-    parts = k.asBuffer(buffers.back()), buffers = buffers.drop_back();
-  emitLaunches(buffers);
-  return function;
+    parts = f.buffer({ShapedType::kDynamic}, k.b.getF32Type());
+  emitLaunches(f.function.getArguments().take_front(spec.types.size()));
+  return f.function;
 }
 
 void AttentionEmitter::emitLaunches(ValueRange buffers, IsWanted isWanted) {
@@ -118,8 +116,8 @@ void AttentionEmitter::emitBlocks(ValueRange buffers) {
 void AttentionEmitter::emitBlock(ValueRange buffers, Sweep sweep) {
   views.clear();
   for (auto [buffer, map] : llvm::zip_equal(buffers, spec.maps))
-    views.emplace_back(k, buffer, map, batch, head);
-  KeyMask mask(k.raw, spec, buffers, batch, head, numKeys);
+    views.push_back(viewHead(k, buffer, map, batch, head));
+  KeyMask mask(k, spec, buffers, batch, head, numKeys);
   keyMask = &mask;
   std::optional<BlockLists> blockLists;
   if (!spec.blockLists.empty()) {
@@ -128,7 +126,7 @@ void AttentionEmitter::emitBlock(ValueRange buffers, Sweep sweep) {
     lists = &*blockLists;
   }
   KeyMask::Bounds bounds = seenKeys(mask);
-  Index begin = floorTo(k.asIndex(bounds.lower), keysPerTile), end = k.asIndex(bounds.upper);
+  Index begin = floorTo(bounds.lower, keysPerTile), end = bounds.upper;
   if (splits > 1) {
     Index tiles = ceilDiv(maximum(end, begin) - begin, keysPerTile);
     Index part = ceilDiv(tiles, splits) * keysPerTile;
@@ -208,7 +206,7 @@ Nums AttentionEmitter::sweepTiles(const Index &begin, const Index &end, const Ke
 
 void AttentionEmitter::setTile(const Index &key, const Index &next, const KeyMask::Bounds &bounds) {
   Index end = key + keysPerTile;
-  isEdge = (key < k.asIndex(bounds.innerLower)) | (k.asIndex(bounds.innerUpper) < end);
+  isEdge = (key < bounds.innerLower) | (bounds.innerUpper < end);
   following = next;
 }
 
@@ -273,7 +271,7 @@ Num AttentionEmitter::regionAt(Block &block, Value root, const Num &score, const
     Value known[] = {batch, head, i, j};
     return known[place.getDim()];
   };
-  return k.asNum(k.raw.cloneScalar(block, arguments, index, root));
+  return k.cloneScalar(block, arguments, index, root);
 }
 
 Nums AttentionEmitter::finishScores(const Nums &raw, const Index &key) {
@@ -300,7 +298,7 @@ std::optional<Mask> AttentionEmitter::isVisible(const Index &i, const Index &pla
   std::optional<Mask> isSeen;
   auto join = [&](Mask bit) { isSeen = isSeen ? *isSeen & bit : bit; };
   if (!keyMask->isFull()) // what it says of keys behind the last does not matter
-    join(k.asMask(k.raw.extract(keyMask->visibleKeys(i, place), 0)));
+    join(any(keyMask->visibleKeys(i, place, 1)));
   for (size_t operand : spec.denseMasks)
     join(readAt(operand, i, j) != 0);
   if (lists)

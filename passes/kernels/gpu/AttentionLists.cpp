@@ -48,7 +48,7 @@ BlockLists::BlockLists(ThreadCode &k, const AttentionSpec &spec, ValueRange buff
   for (const BlockList &from : spec.blockLists) {
     Buffer buffer = k.asBuffer(buffers[from.operand]);
     Index count = buffer.dim(buffer.memref().getRank() - 1);
-    OperandView view(k, buffer, spec.maps[from.operand], batch, head);
+    OperandView view = viewHead(k, buffer, spec.maps[from.operand], batch, head);
     int64_t blocks = blocksTouched(windowTiles * sizes.keys, sizes.keys, from.columns);
     lists.push_back({view, from.rows, from.columns, base, blocks, count});
     base += bytesOf(from, sizes, windowTiles);

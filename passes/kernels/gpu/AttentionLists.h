@@ -1,7 +1,8 @@
 #ifndef PASSES_KERNELS_GPU_ATTENTIONLISTS_H
 #define PASSES_KERNELS_GPU_ATTENTIONLISTS_H
 
-#include "passes/kernels/gpu/OperandView.h"
+#include "passes/kernels/gpu/ThreadCode.h"
+#include "passes/kernels/shared/AttentionOperands.h"
 #include "passes/kernels/spec/Attention.h"
 
 namespace attn {

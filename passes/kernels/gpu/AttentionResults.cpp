@@ -182,7 +182,7 @@ void AttentionEmitter::mergeParts(ValueRange buffers) {
     SmallVector<OperandView> views;
     for (auto [buffer, map] : llvm::zip_equal(buffers, spec.maps)) {
       Index batch = outer / heads, head = outer % heads;
-      views.emplace_back(k, buffer, map, batch, head);
+      views.push_back(viewHead(k, buffer, map, batch, head));
     }
     const OperandView &view = views[spec.result];
     Index base = number * (splits * (valueWidth + 2)), lane = k.thread % kWarp;

@@ -227,7 +227,7 @@ Nums ThreadsEmitter::addColumns(const Index &d, Nums sums, int64_t count) {
     left.push_back(read(queries, row(r)));
   for (int64_t c = 0; c < cut.keys; ++c)
     right.push_back(read(keys, keyPlace(c)));
-  auto activate = [&](Value x) { return spec.activation ? k.raw.cloneScalar(*spec.activation, x) : x; };
+  auto activate = [&](Value x) { return spec.activation ? k.cloneScalar(*spec.activation, x).value() : x; };
   for (int64_t q = 0; q < count; ++q) {
     Value alignment;
     if (spec.formula().hasAlignment) {

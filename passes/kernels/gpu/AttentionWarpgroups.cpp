@@ -110,7 +110,7 @@ void WarpgroupsEmitter::pack(ValueRange buffers) {
     k.barrier();
   }
   auto view = [&](const PackedOperand &operand) {
-    return OperandView(k, buffers[operand.position], spec.maps[operand.position], batch, head);
+    return viewHead(k, buffers[operand.position], spec.maps[operand.position], batch, head);
   };
   packRows(packing.keys, view(packing.keys), begin, offset, false);
   offset = offset + packing.keys.bytes(keysPerTile) / 4;
@@ -198,12 +198,12 @@ SmallVector<Buffer> WarpgroupsEmitter::launch(const Index &blocks) {
 }
 
 func::FuncOp WarpgroupsEmitter::emit(StringRef symbol, Sm90a use) {
-  SmallVector<Type> types(spec.types.begin(), spec.types.end());
+  KernelFunction f(k.b, k.loc, symbol);
+  for (MemRefType type : spec.types)
+    f.buffer(type);
   if (needsScratch(spec, packing))
-    types.push_back(MemRefType::get({ShapedType::kDynamic}, k.b.getF32Type()));
-  func::FuncOp function = k.raw.function(symbol, types);
-  ValueRange buffers = function.getArguments().take_front(spec.types.size());
-  scratch = k.asBuffer(function.getArguments().back());
+    scratch = f.buffer({ShapedType::kDynamic}, k.b.getF32Type());
+  ValueRange buffers = f.function.getArguments().take_front(spec.types.size());
   auto warpgroups = [&] {
     measure(buffers);
     if (packing.isPacked)
@@ -218,12 +218,12 @@ func::FuncOp WarpgroupsEmitter::emit(StringRef symbol, Sm90a use) {
     if (canHide())
       makeAttention(k.b, k.loc, spec, precision)->emitLaunches(buffers, isWanted);
   };
-  Value isMany;
+  Mask isMany;
   if (!isWorthwhile(spec, packing, precision))
     isMany = isWorthwhile(spec, packing, precision, [&](int64_t dim) { return sizeOf(buffers, dim); });
   auto others = [&] { makeAttention(k.b, k.loc, spec, precision)->emitLaunches(buffers); };
-  k.raw.branchOnSm90a(use, warpgroups, others, isMany);
-  return function;
+  k.whenSm90a(use, warpgroups, others, isMany);
+  return f.function;
 }
 
 bool canUseWarpgroups(const AttentionSpec &spec, Precision precision) {

@@ -9,8 +9,8 @@ namespace attn {
 
 Num multiplyFours(ThreadCode &k, const Num &left, const Num &right, const Num &sum) {
   auto four = VectorType::get({4}, k.b.getI8Type());
-  return k.asNum(NVVM::DotAccumulate4WayOp::create(k.b, k.loc, k.b.getI32Type(), k.raw.bitcast(left, four),
-                                                   NVVM::DotAccumulateType::UNSIGNED, k.raw.bitcast(right, four),
+  return k.asNum(NVVM::DotAccumulate4WayOp::create(k.b, k.loc, k.b.getI32Type(), k.bitsAs(left, four),
+                                                   NVVM::DotAccumulateType::UNSIGNED, k.bitsAs(right, four),
                                                    NVVM::DotAccumulateType::SIGNED, sum));
 }
 
@@ -26,10 +26,6 @@ Nums multiplyBytes(ThreadCode &k, ArrayRef<Num> left, ArrayRef<Num> right, Array
   for (int64_t n = 0; n < 4; ++n)
     parts.push_back(k.asNum(LLVM::ExtractValueOp::create(k.b, k.loc, product, n)));
   return parts;
-}
-
-Nums loadWords(ThreadCode &k, const Buffer &flat, const Index &at, int64_t count) {
-  return k.nums(k.raw.loadWords(flat, at, count));
 }
 
 } // namespace attn

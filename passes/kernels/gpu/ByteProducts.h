@@ -14,11 +14,8 @@ Num multiplyFours(ThreadCode &k, const Num &left, const Num &right, const Num &s
 /// `sums` plus A (16 rows, 32 deep) times B (32 deep, 8 columns), by a warp (mma.sync). With g = lane / 4 and t = lane
 /// % 4 a lane's words have places 4t to 4t + 3 of the sum, and 4t + 16 to 4t + 19: `left` the first ones of row g and
 /// of row g + 8, then the second ones of both, `right` both of column g. Sums are those of
-/// BlockBuilder::multiplyMatrices. loadMatrices reads such words: what it takes for an element of 16 bits is two bytes.
+/// ThreadCode::multiplyMatrices. loadMatrices reads such words: what it takes for an element of 16 bits is two bytes.
 Nums multiplyBytes(ThreadCode &k, llvm::ArrayRef<Num> left, llvm::ArrayRef<Num> right, llvm::ArrayRef<Num> sums);
-
-/// The `count` words of bytes from `at` on, a multiple of 4 * count.
-Nums loadWords(ThreadCode &k, const Buffer &flat, const Index &at, int64_t count);
 
 } // namespace attn
 

@@ -8,7 +8,7 @@ namespace attn {
 
 Nums fromFloat8(ThreadCode &k, const Num &pair) {
   OpBuilder &b = k.b;
-  Value bytes = k.raw.bitcast(pair, VectorType::get({2}, b.getI8Type()));
+  Value bytes = k.bitsAs(pair, VectorType::get({2}, b.getI8Type()));
   Value halves = NVVM::ConvertF8x2ToF16x2Op::create(b, k.loc, VectorType::get({2}, b.getF16Type()), bytes,
                                                     /*relu=*/false, Float8E4M3FNType::get(b.getContext()));
   return k.unpacked(k.asNum(halves), Precision::f16);

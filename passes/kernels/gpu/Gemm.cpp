@@ -24,8 +24,8 @@ func::FuncOp buildGpuGemm(OpBuilder &builder, Location loc, const GpuGemmSpec &s
   auto emitTiles = [&] {
     if (!spec.warpgroupColumns)
       return GpuGemmEmitter(builder, loc, spec, spec.tile).emitLaunch(buffers);
-    BlockBuilder(builder, loc)
-        .branchOnSm90a(
+    ThreadCode(builder, loc)
+        .whenSm90a(
             spec.sm90a, [&] { emitWarpgroupsGemm(builder, loc, spec, buffers, scratch); },
             [&] { GpuGemmEmitter(builder, loc, spec, spec.tile).emitLaunch(buffers); });
   };

@@ -203,10 +203,10 @@ Num GpuGemmEmitter::applyEpilogue(Num sum, ArrayRef<Index> at) {
     }
     values.push_back(memref::LoadOp::create(k.b, k.loc, arguments[2 + n], indices));
   }
-  return k.asNum(k.raw.cloneScalar(*spec.epilogue, spec.getArguments(values, sum), [&](Operation &op) {
+  return k.cloneScalar(*spec.epilogue, spec.getArguments(values, sum), [&](Operation &op) {
     auto index = dyn_cast<linalg::IndexOp>(op);
     return index ? at[index.getDim()].value() : Value();
-  }));
+  });
 }
 
 } // namespace attn

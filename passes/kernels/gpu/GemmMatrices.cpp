@@ -2,7 +2,7 @@
 #include "passes/kernels/gpu/GemmEmitter.h"
 
 // Products by matrix units: f32 tiles in shared memory, rounded when they are
-// read. BlockBuilder says which lane holds what of the 16 x 16 and 16 x 8 parts.
+// read. ThreadCode says which lane holds what of the 16 x 16 and 16 x 8 parts.
 
 using namespace mlir;
 

@@ -39,7 +39,7 @@ Nums GpuIntegerEmitter::readGroup(Index row, Index number, Mask isInside) {
   Index base = row * depth + number * kGroup;
   Num zero = k.i32(0);
   if (isVector()) {
-    Nums words = loadWords(k, rows, select(isInside, base, k.index(0)), kGroup / 4);
+    Nums words = k.loadWords(rows, select(isInside, base, k.index(0)), kGroup / 4);
     for (Num &word : words)
       word = select(isInside, word, zero);
     return words;
@@ -89,7 +89,7 @@ Nums GpuIntegerEmitter::finish(Nums sums, Index matrix, Index row, Index column)
   }
   for (int64_t n = 0; n < count; ++n) {
     SmallVector<Value> given = llvm::map_to_vector(values, [&](const Nums &each) { return each[n].value(); });
-    sums[n] = k.asNum(k.raw.cloneScalar(*spec.epilogue, spec.getArguments(given, sums[n])));
+    sums[n] = k.cloneScalar(*spec.epilogue, spec.getArguments(given, sums[n]));
   }
   return sums;
 }

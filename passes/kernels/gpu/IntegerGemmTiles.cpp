@@ -3,7 +3,7 @@
 // Products of bytes by matrix units. Both sides of a tile stand in shared memory as [16 of the sum][row or column] of
 // 16 bytes each, so that 8 neighbours, which is what ldmatrix reads at once, fill all banks; columns come from their
 // panels in this order, and rows change places within each 8, so that the threads that copy a row write to other banks.
-// BlockBuilder says which lane holds what of the 16 x 32 and 32 x 8 parts.
+// ThreadCode says which lane holds what of the 16 x 32 and 32 x 8 parts.
 
 using namespace mlir;
 

@@ -71,7 +71,7 @@ private:
       SmallVector<Nums> matrix;
       auto place = [&](int64_t n) { return isWhole ? at + n * step : minimum(at + n * step, numGroups - 1); };
       for (int64_t n = 0; n < unroll; ++n)
-        matrix.push_back(loadWords(k, panels, placeInPanels(panel, place(n)) + inPanel, kGroup / 4));
+        matrix.push_back(k.loadWords(panels, placeInPanels(panel, place(n)) + inPanel, kGroup / 4));
       for (int64_t n = 0; n < unroll; ++n)
         for (int64_t row = 0; row < height; ++row) {
           Mask isInside = isWhole ? k.truth(true) : at + n * step < numGroups;

@@ -52,7 +52,7 @@ func::FuncOp buildGpuPackBytes(OpBuilder &builder, Location loc, const GpuPackBy
   k.when(at < count, [&] {
     Index first = at / kWidth * numGroups * kWidth + at % kWidth;
     Num sum = k.rolledLoop(0, numGroups, 1, k.i32(0), [&](Index group, Num sum) {
-      for (const Num &word : loadWords(k, flat, (first + group * kWidth) * kGroup, kGroup / 4))
+      for (const Num &word : k.loadWords(flat, (first + group * kWidth) * kGroup, kGroup / 4))
         sum = multiplyFours(k, k.i32(0x01010101), word, sum);
       return sum;
     });

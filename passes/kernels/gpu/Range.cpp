@@ -25,8 +25,7 @@ func::FuncOp buildGpuRange(OpBuilder &builder, Location loc, StringRef symbol, M
   /// Of the block, and `store` has the first thread.
   auto acrossBlock = [&](const Nums &mine, const Buffer &shared, llvm::function_ref<void(int64_t, Num)> store) {
     for (int64_t n = 0; n < 2; ++n) {
-      Num all = k.asNum(k.raw.acrossBlock(mine[n], kThreads, shared,
-                                          [&](Value x, Value y) -> Value { return join(n, k.asNum(x), k.asNum(y)); }));
+      Num all = k.acrossBlock(mine[n], kThreads, shared, [&](Num x, Num y) { return join(n, x, y); });
       k.when(k.thread < 1, [&] { store(n, all); });
     }
   };

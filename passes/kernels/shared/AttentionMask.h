@@ -2,7 +2,6 @@
 #define PASSES_KERNELS_SHARED_ATTENTIONMASK_H
 
 #include "passes/kernels/shared/AttentionOperands.h"
-#include "passes/kernels/shared/LaneBuilder.h"
 #include "passes/kernels/spec/Attention.h"
 
 namespace attn {
@@ -10,8 +9,8 @@ namespace attn {
 /// Which keys the queries of one batch and head see, as far as `spec.limits` say.
 class KeyMask {
 public:
-  KeyMask(LaneBuilder &k, const AttentionSpec &spec, mlir::ValueRange buffers, mlir::Value batch, mlir::Value head,
-          mlir::Value numKeys);
+  KeyMask(Code &k, const AttentionSpec &spec, mlir::ValueRange buffers, const Index &batch, const Index &head,
+          const Index &numKeys);
 
   /// Whether every query sees every key.
   bool isFull() const { return limits.empty(); }
@@ -19,36 +18,39 @@ public:
   bool isInterval() const { return prefixes.empty(); }
 
   struct Bounds {
-    mlir::Value lower, upper;           ///< keys outside are seen by no query
-    mlir::Value innerLower, innerUpper; ///< keys inside are seen by every query
+    Index lower, upper;           ///< keys outside are seen by no query
+    Index innerLower, innerUpper; ///< keys inside are seen by every query
   };
   /// Of the queries [first, last], clamped to [0, numKeys].
-  Bounds bounds(mlir::Value first, mlir::Value last);
+  Bounds bounds(const Index &first, const Index &last);
 
   /// Emits what does not change from key to key for visibleTo.
   void setQueries(const QueryBlock &queries);
   /// Whether the queries of vector `vector` see `key`.
-  mlir::Value visibleTo(int64_t vector, mlir::Value key);
-  /// Whether `query` sees keys `key`, `key` + 1...
-  mlir::Value visibleKeys(mlir::Value query, mlir::Value key);
+  Mask visibleTo(int64_t vector, const Index &key);
+  /// Whether `query` sees each of the `lanes` keys from `key` on.
+  Mask visibleKeys(const Index &query, const Index &key, int64_t lanes);
 
 private:
   /// The last (or first) key that a query sees.
   struct Limit : KeyBound {
-    bool isWidened;                       ///< by prefixes
-    mlir::Value place;                    ///< where all queries agree, without their own
-    HeadView perQuery;                    ///< elsewhere, added to `offset`
-    llvm::SmallVector<mlir::Value> lanes; ///< the limit itself, by query vector
+    bool isWidened;               ///< by prefixes
+    Index place;                  ///< where all queries agree, without their own
+    OperandView perQuery;         ///< elsewhere, added to `offset`
+    llvm::SmallVector<Vec> lanes; ///< the limit itself, by query vector
   };
-  Limit makeLimit(const KeyLimit &limit, mlir::ValueRange buffers, mlir::Value batch, mlir::Value head);
-  mlir::Value toIndex(mlir::Value element, const Limit &limit);
-  mlir::Value limitOf(const Limit &limit, mlir::Value query);
-  std::pair<mlir::Value, mlir::Value> rangeOf(const Limit &limit, mlir::Value first, mlir::Value last);
-  mlir::Value combine(llvm::function_ref<mlir::Value(const Limit &)> test);
+  Limit makeLimit(const KeyLimit &limit, mlir::ValueRange buffers, const Index &batch, const Index &head);
+  Index placeOf(Num element, const Limit &limit);
+  Index limitOf(const Limit &limit, const Index &query);
+  std::pair<Index, Index> rangeOf(const Limit &limit, const Index &first, const Index &last);
+  Vec lanesOf(const Limit &limit, const QueryBlock &queries, int64_t vector);
+  Mask combine(llvm::function_ref<Mask(const Limit &)> test);
+  /// Keys are compared as i32.
+  Num narrow(const Index &key) { return toNum(key, k.b.getI32Type()); }
 
-  LaneBuilder &k;
+  Code &k;
   const AttentionSpec &spec;
-  mlir::Value numKeys;
+  Index numKeys;
   llvm::SmallVector<Limit, 2> limits, prefixes;
 };
 
