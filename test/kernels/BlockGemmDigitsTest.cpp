@@ -33,6 +33,18 @@ TEST_P(BlockGemmOfDigits, EveryEdge) {
   EXPECT_TRUE(StringRef(kernel->assembly()).contains("vpdpbusd"));
 }
 
+// A kernel for any number of rows takes one of them in digits, with an epilogue, too.
+TEST_P(BlockGemmOfDigits, AnyNumberOfRows) {
+  BlockProblem p{0, 300, 70, 32, 4, true, true, BlockZeros::Unsigned};
+  p.hasBias = true;
+  std::unique_ptr<Kernel> kernel = compileBlockGemm(GetParam(), p);
+  ASSERT_TRUE(kernel);
+  for (int64_t m : {1, 2, 5, 17}) {
+    p.m = m;
+    check(*kernel, p);
+  }
+}
+
 // Sums of the greatest and least digits: of all four, and of the lower two beside a number that is 2^14 times as great.
 TEST_P(BlockGemmOfDigits, GreatestSums) {
   for (int64_t bits : {2, 4, 8})
@@ -60,6 +72,12 @@ TEST_P(BlockGemmOfDigits, NumbersBesideGreaterOnes) {
       double lost = least < 0x1p-6f ? 0x1p-30 * data.size(p, i % p.n) : 0;
       ASSERT_LE(std::fabs(c[i] - data.expected[i]), std::ldexp(p.k + 8.0, -24) * data.magnitude[i] + lost) << i;
     }
+    if (least > 0x1p-40f)
+      continue;
+    // Beyond that nothing is left of them: it was digits that were multiplied.
+    for (int64_t i = 0; i < p.m * p.k; ++i)
+      data.a[i] = i % p.block == 5 ? 1.0f : 0;
+    EXPECT_EQ(c, run(*kernel, p, data));
   }
 }
 

@@ -129,6 +129,9 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int
 
   argument->library = line.text(OPT_o).str();
   std::vector<std::string> options = line.compileArguments();
+  // Sizes are for the run: IR has those that its import gave.
+  if (StringRef(argument->given).ends_with(".mlir"))
+    llvm::erase_if(options, [](StringRef option) { return option.starts_with("--dim=") && !option.contains(".."); });
   // Not beside the library, which is about to go.
   if (!line.has(OPT_reproducer))
     options.push_back("--reproducer=" + sys::path::stem(argument->given).str() + ".reproducer.mlir");

@@ -1,10 +1,11 @@
 #include "passes/graph/attention/Uncontracted.h"
+#include "dialects/attn/AttnOps.h"
+#include "dialects/attn/TopKOp.h"
 
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -50,21 +51,39 @@ static bool selectsValues(const Values &positions) {
   });
 }
 
-/// The op beside `value` that reads it within its body, at places that the body finds or slice by slice, and
-/// multiplies nothing there; null if `user` stands beside it.
+/// The op beside `value` that reads it within its body, at places that the run has; null if `user` is none.
 static Operation *readerByBody(Value value, Operation *user) {
-  Operation *reader = value.getParentBlock()->findAncestorOpInBlock(*user);
-  if (!reader || reader == user || !isa<linalg::LinalgOp, scf::ForOp>(reader))
-    return nullptr;
-  WalkResult found = reader->walk([&](Operation *op) {
-    bool multiplies = op != reader && (isContraction(op) || isa<AttentionOp>(op));
-    return multiplies ? WalkResult::interrupt() : WalkResult::advance();
+  Operation *reader = isa<tensor::ExtractOp>(user) ? user->getParentOp() : nullptr;
+  return isa_and_present<linalg::LinalgOp>(reader) && reader->getBlock() == value.getParentBlock() ? reader : nullptr;
+}
+
+/// Whether `value` is a weight of the model, as it is.
+static bool isStored(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isView(op))
+      return isa<WeightOp, arith::ConstantOp>(op);
+    value = op->getOperand(0);
+  }
+  return false;
+}
+
+/// Whether a contraction with what the run computes reads one of `values` as it is. Of weights at other places nothing
+/// else is a weighted sum: the probability of a label times a factor is a loss, some probabilities times a weight a
+/// layer.
+static bool isContractedAsIs(const Values &values) {
+  return worklist(values, [](Value value, Values &list) {
+    for (Operation *user : value.getUsers()) {
+      if (isContraction(user) && llvm::none_of(cast<linalg::LinalgOp>(user).getDpsInputs(), isStored))
+        return true;
+      if (isView(user))
+        llvm::append_range(list, user->getResults());
+    }
+    return false;
   });
-  return found.wasInterrupted() ? nullptr : reader;
 }
 
 Miss whyNotContracted(const Normalization &softmax) {
-  bool gates = false;
+  bool gates = false, ranks = false;
   Values positions;
   std::optional<Location> between;
   std::optional<Miss> found;
@@ -90,6 +109,10 @@ Miss whyNotContracted(const Normalization &softmax) {
         gates = true;
         continue;
       }
+      if (isa<TopKOp>(user)) { // a router's, or a list of candidates
+        ranks = true;
+        continue;
+      }
       if (isa<AttentionOp>(user))
         return end("no contraction: its weights are the scores of another attention", softmax.location);
       if (!between && !isView(user) && !isPointwise(user))
@@ -97,12 +120,10 @@ Miss whyNotContracted(const Normalization &softmax) {
       llvm::copy_if(user->getResults(), std::back_inserter(positions), [&](Value result) {
         return !isView(user) && !isPointwise(user) && isa<IntegerType>(getElementTypeOrSelf(result));
       });
-      if (Operation *reader = readerByBody(value, user)) {
-        between = between.value_or(reader->getLoc());
-        user = reader;
-      }
-      if (isMemoryEffectFree(user) ||
-          isa<linalg::LinalgOp>(user)) // numbers only: what an index selects is not weighted
+      if (Operation *reader = readerByBody(value, user); reader && isContractedAsIs(Values(reader->getResults())))
+        return end("an operation that is not elementwise stands between the softmax and the weighted sum",
+                   between.value_or(reader->getLoc()));
+      if (isMemoryEffectFree(user)) // numbers only: what an index selects is not weighted
         llvm::copy_if(user->getResults(), std::back_inserter(list),
                       [](Value result) { return isa<FloatType>(getElementTypeOrSelf(result)); });
     }
@@ -112,8 +133,9 @@ Miss whyNotContracted(const Normalization &softmax) {
     return *found;
   if (!gates && selectsValues(positions))
     return {"not an attention: the largest weight alone selects a value (hard attention)", softmax.location};
-  return {gates ? "no contraction: its weights multiply values, and are not summed over them"
-                : "not an attention: its result is not contracted",
+  return {gates   ? "no contraction: its weights multiply values, and are not summed over them"
+          : ranks ? "not an attention: only its greatest weights are used (top-k)"
+                  : "not an attention: its result is not contracted",
           softmax.location};
 }
 

@@ -313,50 +313,61 @@ func.func @gathered(%s: tensor<5x7xf32>, %places: tensor<4xindex>, %x: tensor<4x
 
 // -----
 
-#ij = affine_map<(i, j) -> (i, j)>
+#i = affine_map<(i) -> (i)>
+#w = affine_map<(e, n) -> (n)>
+#v = affine_map<(e, n) -> (n, e)>
+#o = affine_map<(e, n) -> (e)>
+// Near misses: the probability of a label in a loss, as a logarithm; some probabilities in a layer of stored weights.
+// CHECK-COUNT-2: reason = "not an attention: its result is not contracted"
+// CHECK-LABEL: func.func @labels
+attn.global @layer : tensor<5x3xf32> = #attn.initializer<"layer">
+func.func @labels(%s: tensor<5x7xf32>, %r: tensor<5x7xf32>, %labels: tensor<5xindex>, %x: tensor<5x3xf32>)
+    -> (tensor<3xf32>, tensor<3xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %p = attn.softmax %s dim 1 : tensor<5x7xf32>
+  %q = attn.softmax %r dim 1 : tensor<5x7xf32>
+  %e = tensor.empty() : tensor<5xf32>
+  %t = linalg.generic {indexing_maps = [#i, #i], iterator_types = ["parallel"]}
+      ins(%labels : tensor<5xindex>) outs(%e : tensor<5xf32>) {
+  ^bb0(%label: index, %a: f32):
+    %row = linalg.index 0 : index
+    %weight = tensor.extract %p[%row, %label] : tensor<5x7xf32>
+    linalg.yield %weight : f32
+  } -> tensor<5xf32>
+  %u = linalg.generic {indexing_maps = [#i, #i], iterator_types = ["parallel"]}
+      ins(%labels : tensor<5xindex>) outs(%e : tensor<5xf32>) {
+  ^bb0(%label: index, %a: f32):
+    %row = linalg.index 0 : index
+    %weight = tensor.extract %q[%row, %label] : tensor<5x7xf32>
+    linalg.yield %weight : f32
+  } -> tensor<5xf32>
+  %l = math.log %t : tensor<5xf32>
+  %eo = tensor.empty() : tensor<3xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<3xf32>) -> tensor<3xf32>
+  %y = linalg.contract indexing_maps = [#w, #v, #o] ins(%l, %x : tensor<5xf32>, tensor<5x3xf32>)
+      outs(%fo : tensor<3xf32>) -> tensor<3xf32>
+  %layer = attn.weight @layer : tensor<5x3xf32>
+  %z = linalg.contract indexing_maps = [#w, #v, #o] ins(%u, %layer : tensor<5xf32>, tensor<5x3xf32>)
+      outs(%fo : tensor<3xf32>) -> tensor<3xf32>
+  return %y, %z : tensor<3xf32>, tensor<3xf32>
+}
+
+// -----
+
 #w = affine_map<(i, e, n) -> (i, n)>
 #v = affine_map<(i, e, n) -> (n, e)>
 #o = affine_map<(i, e, n) -> (i, e)>
-// Sums of the weights before each, in a loop; near miss: a loop that multiplies its state is a recurrent layer, which
-// may do with them what it likes.
-// CHECK-DAG: fused = false, {{.*}}reason = "an operation that is not elementwise stands between the softmax and the weighted sum"
-// CHECK-DAG: fused = false, {{.*}}reason = "not an attention: its result is not contracted"
-// CHECK-LABEL: func.func @summed
-func.func @summed(%s: tensor<5x7xf32>, %r: tensor<5x7xf32>, %m: tensor<1x1xf32>, %x: tensor<7x3xf32>)
-    -> (tensor<5x3xf32>, tensor<5x3xf32>) {
+// A router: the greatest weights, by what their experts give.
+// CHECK: reason = "not an attention: only its greatest weights are used (top-k)"
+// CHECK-LABEL: func.func @router
+func.func @router(%s: tensor<5x7xf32>, %x: tensor<2x3xf32>) -> tensor<5x3xf32> {
   %zero = arith.constant 0.0 : f32
-  %c0 = arith.constant 0 : index
-  %c1 = arith.constant 1 : index
-  %c7 = arith.constant 7 : index
-  %e = tensor.empty() : tensor<5x7xf32>
-  %e1 = tensor.empty() : tensor<5x1xf32>
-  %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<5x1xf32>) -> tensor<5x1xf32>
+  %p = attn.softmax %s dim 1 : tensor<5x7xf32>
+  %two = arith.constant 2 : index
+  %t:2 = attn.top_k %p, %two dim 1 : tensor<5x7xf32> -> tensor<5x2xf32>, tensor<5x2xi64>
   %eo = tensor.empty() : tensor<5x3xf32>
   %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x3xf32>) -> tensor<5x3xf32>
-  %p = attn.softmax %s dim 1 : tensor<5x7xf32>
-  %t:2 = scf.for %n = %c0 to %c7 step %c1 iter_args(%sum = %f1, %all = %e) -> (tensor<5x1xf32>, tensor<5x7xf32>) {
-    %one = tensor.extract_slice %p[0, %n] [5, 1] [1, 1] : tensor<5x7xf32> to tensor<5x1xf32>
-    %next = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
-        ins(%one : tensor<5x1xf32>) outs(%sum : tensor<5x1xf32>) {
-    ^bb0(%a: f32, %b: f32):
-      %c = arith.addf %a, %b : f32
-      linalg.yield %c : f32
-    } -> tensor<5x1xf32>
-    %put = tensor.insert_slice %next into %all[0, %n] [5, 1] [1, 1] : tensor<5x1xf32> into tensor<5x7xf32>
-    scf.yield %next, %put : tensor<5x1xf32>, tensor<5x7xf32>
-  }
-  %y = linalg.contract indexing_maps = [#w, #v, #o] ins(%t#1, %x : tensor<5x7xf32>, tensor<7x3xf32>)
+  %y = linalg.contract indexing_maps = [#w, #v, #o] ins(%t#0, %x : tensor<5x2xf32>, tensor<2x3xf32>)
       outs(%fo : tensor<5x3xf32>) -> tensor<5x3xf32>
-  %q = attn.softmax %r dim 1 : tensor<5x7xf32>
-  %u:2 = scf.for %n = %c0 to %c7 step %c1 iter_args(%state = %f1, %all = %e) -> (tensor<5x1xf32>, tensor<5x7xf32>) {
-    %one = tensor.extract_slice %q[0, %n] [5, 1] [1, 1] : tensor<5x7xf32> to tensor<5x1xf32>
-    %kept = linalg.contract indexing_maps = [#w, #v, #o] ins(%state, %m : tensor<5x1xf32>, tensor<1x1xf32>)
-        outs(%f1 : tensor<5x1xf32>) -> tensor<5x1xf32>
-    %next = arith.addf %one, %kept : tensor<5x1xf32>
-    %put = tensor.insert_slice %next into %all[0, %n] [5, 1] [1, 1] : tensor<5x1xf32> into tensor<5x7xf32>
-    scf.yield %next, %put : tensor<5x1xf32>, tensor<5x7xf32>
-  }
-  %z = linalg.contract indexing_maps = [#w, #v, #o] ins(%u#1, %x : tensor<5x7xf32>, tensor<7x3xf32>)
-      outs(%fo : tensor<5x3xf32>) -> tensor<5x3xf32>
-  return %y, %z : tensor<5x3xf32>, tensor<5x3xf32>
+  return %y : tensor<5x3xf32>
 }
