@@ -11,14 +11,18 @@ namespace attn {
 
 using Dim = AttentionOp::Dim;
 
-/// The block of queries from `begin` on, with as many registers as it fills.
-static void emitBlock(AttentionCode &k, const Index &batch, const Index &head, const Index &begin, const Index &rows) {
-  const AttentionSpec &spec = k.spec;
-  int64_t vectors = spec.queryVectors;
+/// The registers of queries of a block: no more than there can be queries for.
+static int64_t countVectors(const AttentionSpec &spec) {
+  std::optional<int64_t> rows = spec.getStaticSize(Dim::I);
+  return rows ? std::min(spec.queryVectors, std::max<int64_t>(llvm::divideCeil(*rows, spec.lanes), 1))
+              : spec.queryVectors;
+}
+
+/// The block of queries from `begin` on, with as many registers as it fills. Rows that see no key are noted in `empty`.
+static void emitBlock(AttentionCode &k, const AttentionScratch &scratch, const EmptyRows &empty, const Index &batch,
+                      const Index &head, const Index &begin, const Index &rows) {
+  int64_t vectors = countVectors(k.spec);
   std::optional<int64_t> known = getConstantIntValue(rows.value());
-  if (known)
-    vectors = std::min(vectors, std::max<int64_t>(llvm::divideCeil(*known, k.lanes), 1));
-  AttentionScratch scratch = AttentionScratch::allocate(k, vectors);
   // Whether rows are to be computed again, and the first row that was read; empty where none ever are.
   auto emit = [&](int64_t count) {
     Mask isAgain = emitAttentionBlock(k, scratch, batch, head, begin, count);
@@ -38,7 +42,12 @@ static void emitBlock(AttentionCode &k, const Index &batch, const Index &head, c
     return;
   auto [isAgain, first] = again.front();
   k.when(unlikely(isAgain), [&, first = first] {
-    emitEmptyRows(k, scratch, batch, head, begin, first, minimum(begin + vectors * k.lanes, rows));
+    k.rolledLoop(begin, minimum(begin + vectors * k.lanes, rows), k.lanes, [&](Index row) {
+      // Where the block begins, one of a single register may reach back less far than that of more.
+      Index own = maximum(minimum(row, rows - k.lanes), 0);
+      Mask isEmpty = scratch.emptyRows.vector(k.lanes, own - first) > 0;
+      empty.add(k, isEmpty, batch, head, row, row + k.lanes);
+    });
   });
 }
 
@@ -53,54 +62,91 @@ static void emitTasks(AttentionCode &k, const Index &count, llvm::function_ref<v
   });
 }
 
+namespace {
+/// Few queries go one by one, and more of them in blocks; whether they are few may be known only in the run.
+class AttentionTasks {
+public:
+  AttentionTasks(AttentionCode &k, const AttentionRowPlan *plan)
+      : k(k), plan(plan), heads(k.size(Dim::H)), rows(k.size(Dim::I)), blockRows(k.spec.queryVectors * k.lanes),
+        blocks(ceilDiv(rows, blockRows)), isFew(k.truth(false)) {
+    if (plan)
+      isFew = listsKeys(k.spec) ? k.truth(true) : rows <= kMaxRowQueries;
+    if (plan && plan->isSplit)
+      partials = k.scratch(plan->partialSize(k.spec));
+  }
+
+  void emit() {
+    Index total = k.size(Dim::B) * heads * blocks;
+    if (plan)
+      total = select(isFew, countAttentionRowTasks(k, *plan, partials), total);
+    if (!partials.value())
+      return emitTasks(k, total, [&](Index task) { emitTask(task, k.truth(false)); });
+    // The parts of split keys become one in a second round of the same loop: what ends a task is there once.
+    Index merges = select(isFew, countAttentionRowMerges(k, *plan, partials), k.index(0));
+    k.rolledLoop(0, 2, 1, [&](Index round) {
+      Mask isMerge = round > 0;
+      emitTasks(k, select(isMerge, merges, total), [&](Index task) { emitTask(task, isMerge); });
+    });
+  }
+
+private:
+  void emitTask(const Index &task, const Mask &isMerge) {
+    const AttentionSpec &spec = k.spec;
+    std::optional<int64_t> known = getConstantIntValue(isFew.value());
+    bool letsHiddenTakePart = spec.letsHiddenTakePart();
+    AttentionScratch scratch;
+    EmptyRows empty;
+    if (letsHiddenTakePart || !known || !*known)
+      scratch = AttentionScratch::allocate(k, countVectors(spec));
+    if (letsHiddenTakePart)
+      empty = EmptyRows::allocate(k, std::max(countVectors(spec), plan ? plan->heads * plan->rows : 0));
+    auto few = [&] { emitAttentionRows(k, *plan, partials, empty, task); };
+    auto many = [&] { emitBlockOf(task, scratch, empty); };
+    auto compute = [&] { known ? *known ? few() : many() : k.when(isFew, few, many); };
+    if (partials.value())
+      k.when(isMerge, [&] { emitAttentionRowMerge(k, *plan, partials, empty, task); }, compute);
+    else
+      compute();
+    if (letsHiddenTakePart)
+      empty.emit(k, scratch);
+  }
+
+  void emitBlockOf(const Index &task, const AttentionScratch &scratch, const EmptyRows &empty) {
+    // A later block of queries sees more keys than an earlier one where a limit
+    // moves: the first with the last one, and so on, make equal work of every cut.
+    bool isTriangle = llvm::any_of(k.spec.limits, [](const KeyLimit &l) { return l.movesWithQuery && l.isUpper; }) &&
+                      llvm::none_of(k.spec.limits, [](const KeyLimit &l) { return l.movesWithQuery && !l.isUpper; });
+    Index block = task % blocks, row = task / blocks;
+    if (isTriangle) {
+      Index half = block / 2;
+      block = select(block % 2 > 0, blocks - 1 - half, half);
+    }
+    emitBlock(k, scratch, empty, row / heads, row % heads, block * blockRows, rows);
+  }
+
+  AttentionCode &k;
+  const AttentionRowPlan *plan; ///< null where blocks alone serve
+  Index heads, rows;
+  int64_t blockRows;
+  Index blocks;
+  Mask isFew;
+  Buffer partials; ///< null where keys are not split
+};
+} // namespace
+
 FailureOr<func::FuncOp> buildAttention(OpBuilder &builder, Location loc, const AttentionSpec &spec) {
   std::string reason;
   if (!canBuildAttention(spec, &reason))
     return emitError(loc, "cannot build an attention kernel: ") << reason;
-  bool canBeFew = canEmitAttentionRow(spec);
-  AttentionRowPlan plan;
-  if (canBeFew)
+  std::optional<AttentionRowPlan> plan;
+  // With few keys, too, blocks cost next to nothing.
+  if (canEmitAttentionRow(spec) && (!spec.isSquare || listsKeys(spec)))
     plan = AttentionRowPlan::get(spec);
   KernelFunction f(builder, loc, spec.symbol());
   for (MemRefType type : spec.types)
     f.buffer(type);
   AttentionCode k(f.k, spec, f.function.getArguments());
-  Buffer partials;
-  if (plan.isSplit)
-    partials = k.scratch(plan.partialSize(spec));
-
-  Index heads = k.size(Dim::H), rows = k.size(Dim::I);
-  int64_t blockRows = spec.queryVectors * spec.lanes;
-  Index blocks = ceilDiv(rows, blockRows);
-  // A later block of queries sees more keys than an earlier one where a limit
-  // moves: the first with the last one, and so on, make equal work of every cut.
-  bool isTriangle = llvm::any_of(spec.limits, [](const KeyLimit &l) { return l.movesWithQuery && l.isUpper; }) &&
-                    llvm::none_of(spec.limits, [](const KeyLimit &l) { return l.movesWithQuery && !l.isUpper; });
-  Index total = k.size(Dim::B) * heads * blocks;
-  // Few queries go one by one; whether they are few may be known only in the run.
-  Mask isFew = k.truth(false);
-  if (canBeFew) {
-    isFew = listsKeys(spec) ? k.truth(true) : rows <= kMaxRowQueries;
-    total = select(isFew, countAttentionRowTasks(k, plan, partials), total);
-  }
-  emitTasks(k, total, [&](Index task) {
-    auto few = [&] { emitAttentionRows(k, plan, partials, task); };
-    auto many = [&] {
-      Index block = task % blocks, row = task / blocks;
-      if (isTriangle) {
-        Index half = block / 2;
-        block = select(block % 2 > 0, blocks - 1 - half, half);
-      }
-      emitBlock(k, row / heads, row % heads, block * blockRows, rows);
-    };
-    if (std::optional<int64_t> known = getConstantIntValue(isFew.value()))
-      *known ? few() : many();
-    else
-      k.when(isFew, few, many);
-  });
-  if (partials.value())
-    emitTasks(k, select(isFew, countAttentionRowMerges(k, plan, partials), k.index(0)),
-              [&](Index row) { emitAttentionRowMerge(k, plan, partials, row); });
+  AttentionTasks(k, plan ? &*plan : nullptr).emit();
   return f.function;
 }
 

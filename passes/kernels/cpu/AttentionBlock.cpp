@@ -11,14 +11,14 @@ namespace attn {
 using Dim = AttentionOp::Dim;
 
 BlockEmitter::BlockEmitter(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,
-                           const Index &begin, int64_t vectors, Masks takesPart)
+                           const Index &begin, int64_t vectors, Masks takesPart, std::optional<Index> end)
     : k(k), spec(k.spec), lanes(k.lanes), scratch(scratch), vectors(vectors), keyWidth(*spec.getStaticSize(Dim::D)),
       valueWidth(*spec.getStaticSize(Dim::E)), paddedValueWidth(llvm::alignTo(valueWidth, lanes)),
       // Sums that start from the maximum are rounded with it; a sweep for weights finds another than the one before.
       pureScale(takesPart.empty() && !spec.hasWeightSweep() ? spec.getPureScale() : std::nullopt),
       canMask(spec.canMask()), isNarrow(spec.hasNarrowProducts), batch(batch), head(head), begin(begin),
       numKeys(k.size(Dim::J)), mask(k, spec, k.buffers, batch, head, numKeys), lists(k, batch, head, numKeys),
-      takesPart(std::move(takesPart)) {
+      takesPart(std::move(takesPart)), end(end ? *end : begin + vectors * lanes) {
   query = view(spec.query);
   value = view(spec.value);
   result = view(spec.result);
@@ -289,14 +289,29 @@ Mask emitAttentionBlock(AttentionCode &k, const AttentionScratch &scratch, const
   return BlockEmitter(k, scratch, batch, head, begin, vectors).emit();
 }
 
-void emitEmptyRows(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,
-                   const Index &begin, const Index &first, const Index &end) {
-  Index rows = k.size(Dim::I);
-  k.rolledLoop(begin, end, k.lanes, [&](Index row) {
-    // Where the block begins, one of a single register may reach back less far than that of more.
-    Index own = maximum(minimum(row, rows - k.lanes), 0);
-    Mask isEmpty = scratch.emptyRows.vector(k.lanes, own - first) > 0;
-    BlockEmitter(k, scratch, batch, head, row, /*vectors=*/1, {isEmpty}).emit();
+EmptyRows EmptyRows::allocate(AttentionCode &k, int64_t most) {
+  EmptyRows rows;
+  rows.count = k.scratch(1, k.b.getIndexType());
+  rows.fields = k.scratch(most * kFields, k.b.getIndexType());
+  rows.marks = k.scratch(most * k.lanes);
+  rows.count.set(k.index(0), 0);
+  return rows;
+}
+
+void EmptyRows::add(AttentionCode &k, const Mask &isEmpty, const Index &batch, const Index &head, const Index &begin,
+                    const Index &end) const {
+  Index n = toIndex(count(0));
+  for (auto [field, value] : llvm::enumerate(SmallVector{batch, head, begin, end}))
+    fields.set(value, n * kFields + field);
+  marks.setVector(select(isEmpty, k.splat(1), k.splat(0)), n * k.lanes);
+  count.set(n + 1, 0);
+}
+
+void EmptyRows::emit(AttentionCode &k, const AttentionScratch &scratch) const {
+  k.rolledLoop(0, toIndex(count(0)), 1, [&](Index n) {
+    auto field = [&](int64_t number) { return toIndex(fields(n * kFields + number)); };
+    Mask isEmpty = marks.vector(k.lanes, n * k.lanes) > 0;
+    BlockEmitter(k, scratch, field(0), field(1), field(2), /*vectors=*/1, {isEmpty}, field(3)).emit();
   });
 }
 

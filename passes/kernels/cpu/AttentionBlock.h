@@ -30,10 +30,24 @@ struct AttentionScratch {
 Mask emitAttentionBlock(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,
                         const Index &begin, int64_t vectors);
 
-/// Computes the rows from `begin` to `end` once more, with hidden keys in those that `scratch.emptyRows` names, from
-/// row `first` on. A register of queries at a time: this is rare, and its code is not to be as large as the rest.
-void emitEmptyRows(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,
-                   const Index &begin, const Index &first, const Index &end);
+/// Rows of a task that see no key, where hidden keys take part then (letsHiddenTakePart). Blocks and rows note them,
+/// and they are computed once more when the task is done: this is rare, and its code is a quarter of a kernel.
+class EmptyRows {
+public:
+  /// Notes up to `most` registers of rows.
+  static EmptyRows allocate(AttentionCode &k, int64_t most);
+  /// Notes those rows of [begin, end) of which `isEmpty` holds; its first lane is row min(begin, all rows - lanes), or
+  /// 0.
+  void add(AttentionCode &k, const Mask &isEmpty, const Index &batch, const Index &head, const Index &begin,
+           const Index &end) const;
+  /// Computes all of them, a register of queries at a time.
+  void emit(AttentionCode &k, const AttentionScratch &scratch) const;
+
+private:
+  static constexpr int64_t kFields = 4;
+  Buffer count, fields; ///< batch, head, begin and end of each
+  Buffer marks;         ///< [most][lanes] not 0 where a row is empty
+};
 
 } // namespace attn
 

@@ -35,10 +35,10 @@ public:
   using Vecs = llvm::SmallVector<Vec>;
   using Masks = llvm::SmallVector<Mask>;
   using Indices = llvm::SmallVector<Index>;
-  /// `takesPart`: by query vector, the rows in which hidden keys count; empty: none.
+  /// `takesPart`: by query vector, the rows in which hidden keys count; empty: none. Rows from `end` on are not stored.
   BlockEmitter(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,
-               const Index &begin, int64_t vectors, Masks takesPart = {});
-  /// Whether there is a row in which hidden keys are to take part after all (emitEmptyRows): one that sees no other.
+               const Index &begin, int64_t vectors, Masks takesPart = {}, std::optional<Index> end = {});
+  /// Whether there is a row in which hidden keys are to take part after all (EmptyRows): one that sees no other.
   /// Null where there can't be one.
   Mask emit();
 
@@ -139,7 +139,7 @@ private:
   }
   Vecs zeroTile() { return Vecs(spec.keyTile * vectors, k.splat(0)); }
   /// Behind the last row that this block owns, from `begin` on; it may begin with rows of the one before.
-  Index endOfRows() { return minimum(begin + vectors * lanes, queries.numRows); }
+  Index endOfRows() { return minimum(end, queries.numRows); }
 
   AttentionCode &k;
   const AttentionSpec &spec;
@@ -155,6 +155,7 @@ private:
   KeyMask mask;
   KeyLists lists;
   const Masks takesPart;
+  const Index end;
   KeyMask::Bounds bounds;
   llvm::SmallVector<OperandView> captures, dense;
   std::vector<CaptureReader> readers, denseReaders;

@@ -12,13 +12,11 @@ using Dim = AttentionOp::Dim;
 /// Accumulators of the sum of values: the latency of an FMA times its rate.
 static constexpr int64_t kChains = 8;
 
-RowEmitter::RowEmitter(AttentionCode &k, const AttentionRowScratch &scratch, const AttentionRowPlace &place,
-                       bool takesPart)
-    : k(k), spec(k.spec), lanes(k.lanes), scratch(scratch), place(place), takesPart(takesPart),
-      keyWidth(*spec.getStaticSize(Dim::D)), valueWidth(*spec.getStaticSize(Dim::E)),
-      pureScale(takesPart ? std::nullopt : spec.getPureScale()), batch(place.batch), head(place.head), row(place.row),
-      numKeys(k.size(Dim::J)), mask(k, spec, k.buffers, batch, head, numKeys), lists(k, batch, head, numKeys),
-      weights(scratch.weights) {
+RowEmitter::RowEmitter(AttentionCode &k, const AttentionRowScratch &scratch, const AttentionRowPlace &place)
+    : k(k), spec(k.spec), lanes(k.lanes), scratch(scratch), place(place), keyWidth(*spec.getStaticSize(Dim::D)),
+      valueWidth(*spec.getStaticSize(Dim::E)), pureScale(spec.getPureScale()), batch(place.batch), head(place.head),
+      row(place.row), numKeys(k.size(Dim::J)), mask(k, spec, k.buffers, batch, head, numKeys),
+      lists(k, batch, head, numKeys), weights(scratch.weights) {
   auto view = [&](size_t n) { return k.view(n, batch, head); };
   query = view(spec.query);
   if (spec.formula().hasKey)
@@ -34,8 +32,8 @@ RowEmitter::RowEmitter(AttentionCode &k, const AttentionRowScratch &scratch, con
   for (const AttentionSpec::Extra &extra : spec.extras)
     weightResults.push_back(view(extra.operand));
   KeyMask::Bounds bounds = mask.bounds(row, row);
-  lower = takesPart ? k.index(0) : bounds.lower;
-  upper = takesPart ? numKeys : bounds.upper;
+  lower = bounds.lower;
+  upper = bounds.upper;
 }
 
 /// exp of a difference of scores.
@@ -146,25 +144,13 @@ void RowEmitter::merge(const Index &other) {
   place.records.setVector(maximum, maximumAt(place.record));
 }
 
-void RowEmitter::finish() {
-  Vec sum = acrossLanes(loadRecord(totalAt(place.record)), std::plus<>());
-  auto store = [&] {
-    Vec factor = normaliser(sum);
-    storeWeights(sum, factor);
-    storeResult(factor);
-  };
-  if (!spec.letsHiddenTakePart() || takesPart)
-    return store();
-  // Once more from the start, with hidden keys in a row that sees no other.
-  auto again = [&] {
-    RowEmitter all(k, scratch, place, /*takesPart=*/true);
-    all.begin();
-    k.rolledLoop(0, numKeys, spec.keyBlock,
-                 [&](Index first) { all.addKeys(first, minimum(first + spec.keyBlock, numKeys)); });
-    markLong(k.b);
-    all.finish();
-  };
-  k.when(unlikely(any(isEmptyRow(sum))), again, store);
+void RowEmitter::finish(const EmptyRows &empty) {
+  Vec sum = acrossLanes(loadRecord(totalAt(place.record)), std::plus<>()), factor = normaliser(sum);
+  storeWeights(sum, factor);
+  storeResult(factor);
+  if (spec.letsHiddenTakePart())
+    k.when(unlikely(any(isEmptyRow(sum))),
+           [&] { empty.add(k, attn::splat(k.truth(true), lanes), batch, head, row, row + 1); });
 }
 
 /// Adds the weighted values of the key at `position` to `sums`, from chunk `chunk` on.
@@ -275,7 +261,7 @@ void RowEmitter::storeWeights(const Vec &sum, const Vec &factor) {
       Index offset = base + first, count = numKeys - first;
       Vec weight = exp(to.flat.first(count, lanes, offset) - reference);
       // Keys outside the bounds were not read; 0 times the factor is the NaN of a row that has one.
-      if (!mask.isFull() && !takesPart) {
+      if (!mask.isFull()) {
         weight = select(firstLanes(upper - first, lanes), weight, zero);
         weight = select(firstLanes(lower - first, lanes), zero, weight);
       }

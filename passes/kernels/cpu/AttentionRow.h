@@ -5,6 +5,8 @@
 
 namespace attn {
 
+class EmptyRows;
+
 /// Up to this many queries are computed one by one: a register of queries costs
 /// as much as 16 of them whether it is full or not. With adjacency lists all are:
 /// what they name is seldom a tile of keys that several queries see.
@@ -61,12 +63,15 @@ struct AttentionRowPlace {
 /// Emits task `task`, for decoding: scores with the key width along the
 /// lanes, softmax with the keys, and the sum of values with the value width
 /// along the lanes, so that keys and values stream through once. `partials` is
-/// what all tasks share, null where keys are not split. Internal to the attention family.
-void emitAttentionRows(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials, const Index &task);
+/// what all tasks share, null where keys are not split; `empty` notes rows that see no key. Internal to the attention
+/// family.
+void emitAttentionRows(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials, const EmptyRows &empty,
+                       const Index &task);
 Index countAttentionRowTasks(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials);
 
 /// Emits the end of row `row` of those whose keys are split: its parts become one.
-void emitAttentionRowMerge(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials, const Index &row);
+void emitAttentionRowMerge(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials,
+                           const EmptyRows &empty, const Index &row);
 Index countAttentionRowMerges(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials);
 
 } // namespace attn

@@ -1,6 +1,7 @@
 #ifndef PASSES_KERNELS_CPU_ATTENTIONROWEMITTER_H
 #define PASSES_KERNELS_CPU_ATTENTIONROWEMITTER_H
 
+#include "passes/kernels/cpu/AttentionBlock.h"
 #include "passes/kernels/cpu/AttentionLists.h"
 #include "passes/kernels/cpu/AttentionRow.h"
 #include "llvm/Support/MathExtras.h"
@@ -11,8 +12,7 @@ namespace attn {
 /// the sums of values, the maximum (the same in all lanes) and a sum of weights a lane.
 class RowEmitter {
 public:
-  RowEmitter(AttentionCode &k, const AttentionRowScratch &scratch, const AttentionRowPlace &place,
-             bool takesPart = false);
+  RowEmitter(AttentionCode &k, const AttentionRowScratch &scratch, const AttentionRowPlace &place);
   /// Starts the record and puts the query where addKeys reads it.
   void begin();
   /// Adds keys [first, upper), at most a block of them, all within the bounds.
@@ -21,8 +21,8 @@ public:
   void addListedKeys(const Index &first, const Index &upper);
   /// Adds the record at `other`.
   void merge(const Index &other);
-  /// Stores the result.
-  void finish();
+  /// Stores the result. A row that sees no key, where hidden ones take part then, is noted in `empty`.
+  void finish(const EmptyRows &empty);
 
   Index lower, upper; ///< keys outside are not seen
 
@@ -88,7 +88,6 @@ private:
   const int64_t lanes;
   const AttentionRowScratch &scratch;
   const AttentionRowPlace place;
-  const bool takesPart; ///< hidden keys count: the row sees no other
   const int64_t keyWidth, valueWidth;
   const std::optional<double> pureScale;
   Index batch, head, row, numKeys;

@@ -123,7 +123,7 @@ Vec RowEmitter::applyRegion(Block &block, Value result, const Vec &scores, const
 Mask RowEmitter::visibleKeys(const Index &first, bool isEdge) {
   Mask isVisible;
   // The bounds say it of keys that stand side by side.
-  if (!mask.isInterval() || (takesPart && !mask.isFull()))
+  if (!mask.isInterval())
     isVisible = mask.visibleKeys(row, first, lanes);
   for (const OperandView &term : dense) {
     Mask shows = k.toLanes(k.isNonZero(readCapture(term, first, isEdge)));
@@ -137,12 +137,8 @@ Vec RowEmitter::scoreTile(const Index &first, bool isEdge) {
   Vec scores = products(first, isEdge);
   if (!pureScale)
     scores = applyRegion(*spec.score, spec.scoreValue, scores, first, isEdge);
-  if (Mask isVisible = visibleKeys(first, isEdge); isVisible.value()) {
-    Vec hidden = k.splat(-kInfinity);
-    if (takesPart)
-      hidden = spec.masked ? applyRegion(*spec.masked, Value(), scores, first, isEdge) : scores;
-    scores = select(isVisible, scores, hidden);
-  }
+  if (Mask isVisible = visibleKeys(first, isEdge); isVisible.value())
+    scores = select(isVisible, scores, k.splat(-kInfinity));
   return isEdge ? select(firstLanes(end - first, lanes), scores, k.splat(-kInfinity)) : scores;
 }
 

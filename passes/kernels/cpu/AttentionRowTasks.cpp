@@ -81,10 +81,10 @@ namespace {
 /// has read is in the cache for the others.
 class RowTask {
 public:
-  RowTask(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials)
-      : k(k), spec(k.spec), plan(plan), partials(partials), record(plan.recordSize(spec)), heads(k.size(Dim::H)),
-        rows(k.size(Dim::I)), groups(ceilDiv(heads, plan.heads)), rowTasks(ceilDiv(rows, plan.rows)),
-        chunks(k.index(1)) {
+  RowTask(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials, const EmptyRows &empty = {})
+      : k(k), spec(k.spec), plan(plan), partials(partials), empty(empty), record(plan.recordSize(spec)),
+        heads(k.size(Dim::H)), rows(k.size(Dim::I)), groups(ceilDiv(heads, plan.heads)),
+        rowTasks(ceilDiv(rows, plan.rows)), chunks(k.index(1)) {
     if (!partials.value())
       return;
     // They depend on the sizes only: the bits are the same on any number of threads.
@@ -115,6 +115,7 @@ private:
   const AttentionSpec &spec;
   const AttentionRowPlan &plan;
   const Buffer partials; ///< null where keys are not split
+  const EmptyRows empty;
   const int64_t record;
   Index heads, rows, groups, rowTasks, chunks;
   Mask isWhole; ///< the keys are in one part after all
@@ -184,7 +185,7 @@ void RowTask::emit(Index task) {
     });
     markLong(k.b);
   }
-  auto finish = [&] { forRows([](RowEmitter &row) { row.finish(); }); };
+  auto finish = [&] { forRows([&](RowEmitter &row) { row.finish(empty); }); };
   if (partials.value())
     k.when(isWhole, finish);
   else
@@ -206,17 +207,19 @@ void RowTask::emitMerge(const Index &position) {
       Index other = placeOfChunk(n + distance).record;
       RowEmitter(k, scratch, placeOfChunk(n)).merge(other);
     });
-  RowEmitter(k, scratch, placeOfChunk(k.index(0))).finish();
+  RowEmitter(k, scratch, placeOfChunk(k.index(0))).finish(empty);
 }
 
 } // namespace
 
-void emitAttentionRows(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials, const Index &task) {
-  RowTask(k, plan, partials).emit(task);
+void emitAttentionRows(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials, const EmptyRows &empty,
+                       const Index &task) {
+  RowTask(k, plan, partials, empty).emit(task);
 }
 
-void emitAttentionRowMerge(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials, const Index &row) {
-  RowTask(k, plan, partials).emitMerge(row);
+void emitAttentionRowMerge(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials,
+                           const EmptyRows &empty, const Index &row) {
+  RowTask(k, plan, partials, empty).emitMerge(row);
 }
 
 Index countAttentionRowTasks(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials) {

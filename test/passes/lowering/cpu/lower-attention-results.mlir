@@ -33,12 +33,13 @@ func.func @head_mean(%q: tensor<1x2x8x8xf32>, %n: tensor<1xi64>) -> (tensor<1x2x
 #v = affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>
 #o = affine_map<(b, h, i, j, d, e) -> (b, h, i, e)>
 // Weights of one query, in a tensor whose last dimension is the query: it is read row by row, and many keys are
-// split, so that a second loop makes weights of the scores.
+// split, so that a second round of the loop makes weights of the scores.
 #w1 = affine_map<(b, h, i, j, d, e) -> (b, h, j, i)>
 // CHECK-LABEL: func.func @one_query
 // CHECK: attn.kernel @[[K1:attention_f32_d8_e8_[0-9a-f]+]]
 // CHECK: func.func @[[K1]]
-// CHECK-COUNT-2: scf.parallel
+// CHECK: scf.for
+// CHECK: scf.parallel
 // CHECK-NOT: scf.parallel
 func.func @one_query(%q: tensor<1x2x1x8xf32>, %k: tensor<1x2x4096x8xf32>) -> (tensor<1x2x1x8xf32>, tensor<1x2x4096x1xf32>) {
   %x:2 = attn.attention masked_rows nan maps [#q, #k, #v, #o, #w1]
