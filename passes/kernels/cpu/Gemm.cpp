@@ -41,9 +41,13 @@ bool goesDirect(const GemmSpec &spec) {
 
 GemmEmitter::GemmEmitter(KernelFunction &f, const GemmSpec &spec)
     : PanelTasks(f.k, spec, spec.isBatched), spec(spec), width(spec.panelWidth()),
-      rowElements(width * spec.rowsPerStep() * spec.parts), f32(k.b.getF32Type()),
-      panelType(elementType(spec.storage, k.b.getContext())), elementBytes(panelType.getIntOrFloatBitWidth() / 8),
-      isDirect(goesDirect(spec)), result(k, spec, spec.n, width, spec.lanes) {
+      rowElements(width * spec.rowsPerStep() * spec.parts),
+      vectors(ShapedType::isDynamic(spec.n)
+                  ? spec.tileVectors
+                  : std::clamp<int64_t>(llvm::divideCeilSigned(spec.n, spec.lanes), 1, spec.tileVectors)),
+      f32(k.b.getF32Type()), panelType(elementType(spec.storage, k.b.getContext())),
+      elementBytes(panelType.getIntOrFloatBitWidth() / 8), isDirect(goesDirect(spec)),
+      result(k, spec, spec.n, width, spec.lanes) {
   takeArguments(f);
 }
 
@@ -158,13 +162,12 @@ void GemmEmitter::emitTile(int64_t height) {
   if (isDirect)
     return emitDirect(height, sums);
   for (int64_t r = 0; r < height; ++r)
-    for (int64_t v = 0; v < spec.tileVectors; ++v)
-      scratch.setVector(sums[r * spec.tileVectors + v], r, v * spec.lanes);
+    for (int64_t v = 0; v < vectors; ++v)
+      scratch.setVector(sums[r * vectors + v], r, v * spec.lanes);
 }
 
-/// The sums of `height` rows and one panel: height * tileVectors vectors.
+/// The sums of `height` rows and one panel: height * vectors of them.
 GemmEmitter::Vecs GemmEmitter::emitSums(int64_t height) {
-  int64_t vectors = spec.tileVectors;
   Sums carried(Vecs(height * vectors, k.splat(k.f32(0), spec.lanes)), prefetchAt);
   bool hasScales = spec.storage == PanelStorage::I8, isScaledLast = hasScales && spec.group >= spec.k;
   if (hasScales && !isScaledLast) {
@@ -204,7 +207,7 @@ void GemmEmitter::addStep(int64_t height, const Index &step, int64_t numRows, co
   for (int64_t i = 0; !spec.hasNarrowRows && i < numRows; ++i)
     loaded.push_back(loadPanelRow(step, i, scale));
   for (int64_t i = 0; filled && i < numRows; ++i)
-    for (int64_t v = 0; v < spec.tileVectors; ++v)
+    for (int64_t v = 0; v < vectors; ++v)
       filled->setVector(loaded[i][v], step * rowsPerStep() + i, v * spec.lanes);
   // With one or two blocks a step moves by several lines, and each of them must
   // be asked for (M = 8, cold: 85 -> 115 GF). A step of 96 bytes asks for one: two
@@ -223,8 +226,8 @@ void GemmEmitter::addStep(int64_t height, const Index &step, int64_t numRows, co
     Index place = rowsPerStep() == 1 ? step : step * 2 + i;
     for (int64_t r = 0; r < height; ++r) {
       Vec left = k.splat(a(row + r, place), spec.lanes);
-      for (int64_t v = 0; v < spec.tileVectors; ++v) {
-        Vec &sum = sums[r * spec.tileVectors + v];
+      for (int64_t v = 0; v < vectors; ++v) {
+        Vec &sum = sums[r * vectors + v];
         sum = spec.hasFma ? fma(left, loaded[i][v], sum) : sum + left * loaded[i][v];
       }
     }
@@ -235,8 +238,9 @@ void GemmEmitter::addStep(int64_t height, const Index &step, int64_t numRows, co
 /// factors in parts the smallest first.
 void GemmEmitter::addPairs(int64_t height, const Index &step, Vecs &sums) {
   Vecs loaded;
-  for (int64_t v = 0; v < spec.tileVectors * spec.parts; ++v)
-    loaded.push_back(panels.vector(2 * spec.lanes, panelAt, step, 2 * v * spec.lanes));
+  for (int64_t part = 0; part < spec.parts; ++part)
+    for (int64_t v = 0; v < vectors; ++v)
+      loaded.push_back(panels.vector(2 * spec.lanes, panelAt, step, 2 * (part * width + v * spec.lanes)));
   Index place = step * 2;
   for (int64_t r = 0; r < height; ++r) {
     Vecs left;
@@ -244,8 +248,8 @@ void GemmEmitter::addPairs(int64_t height, const Index &step, Vecs &sums) {
       left.push_back(bitcast(part.word(spec.lanes, row + r, place), panelType));
     for (int64_t order = spec.parts - 1; order >= 0; --order)
       for (int64_t i = order; i >= 0; --i)
-        for (int64_t v = 0; v < spec.tileVectors; ++v) {
-          Vec &sum = sums[r * spec.tileVectors + v], &right = loaded[(order - i) * spec.tileVectors + v];
+        for (int64_t v = 0; v < vectors; ++v) {
+          Vec &sum = sums[r * vectors + v], &right = loaded[(order - i) * vectors + v];
           sum = k.asVec(k.intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", sum.type(), {sum, left[i], right}));
         }
   }
@@ -255,12 +259,12 @@ void GemmEmitter::addPairs(int64_t height, const Index &step, Vecs &sums) {
 GemmEmitter::Vecs GemmEmitter::loadPanelRow(const Index &step, int64_t row, const Vecs &scale) {
   int64_t stored = spec.lanes * spec.rowsPerStep();
   Type i32 = k.b.getI32Type();
-  Vecs vectors;
-  for (int64_t v = 0; wide && v < spec.tileVectors; ++v)
-    vectors.push_back(wide->vector(spec.lanes, step, v * spec.lanes));
+  Vecs loaded;
+  for (int64_t v = 0; wide && v < vectors; ++v)
+    loaded.push_back(wide->vector(spec.lanes, step, v * spec.lanes));
   if (wide)
-    return vectors;
-  for (int64_t v = 0; v < spec.tileVectors; ++v) {
+    return loaded;
+  for (int64_t v = 0; v < vectors; ++v) {
     Vec x = panels.vector(stored, panelAt, step, v * stored);
     switch (spec.storage) {
     case PanelStorage::F32:
@@ -275,16 +279,16 @@ GemmEmitter::Vecs GemmEmitter::loadPanelRow(const Index &step, int64_t row, cons
       x = convert(convert(x, i32), f32);
       break;
     }
-    vectors.push_back(scale.empty() ? x : x * scale[v]);
+    loaded.push_back(scale.empty() ? x : x * scale[v]);
   }
-  return vectors;
+  return loaded;
 }
 
 GemmEmitter::Vecs GemmEmitter::loadScale(const Index &group) {
-  Vecs vectors;
-  for (int64_t v = 0; v < spec.tileVectors; ++v)
-    vectors.push_back(scales.vector(spec.lanes, panelAt, group, v * spec.lanes));
-  return vectors;
+  Vecs loaded;
+  for (int64_t v = 0; v < vectors; ++v)
+    loaded.push_back(scales.vector(spec.lanes, panelAt, group, v * spec.lanes));
+  return loaded;
 }
 
 /// Runs `emitColumns` for those of the panel at hand. Where only the run knows their number, all code is masked: a
@@ -297,9 +301,13 @@ void GemmEmitter::forPanelColumns(function_ref<void(const PanelColumns &)> emitC
 
 void GemmEmitter::emitDirect(int64_t height, const Vecs &sums) {
   forPanelColumns([&](const PanelColumns &columns) {
+    // LLVM can't know that C is not where a bias is, and would read that once a row.
+    SmallVector<SmallVector<Value>> shared;
+    for (int64_t v = 0; v < result.vectorsOf(columns); ++v)
+      shared.push_back(result.readShared(panel, columns, v));
     for (int64_t r = 0; r < height; ++r)
       for (int64_t v = 0; v < result.vectorsOf(columns); ++v)
-        result.store(sums[r * spec.tileVectors + v], row + r, panel, columns, v);
+        result.store(sums[r * vectors + v], row + r, panel, columns, v, shared[v]);
   });
 }
 

@@ -52,12 +52,13 @@ private:
 
   const GemmSpec &spec;
   const int64_t width, rowElements; // of a panel: columns, elements of a step
+  const int64_t vectors;            // of a panel: those that hold columns of C
   const mlir::Type f32, panelType;
   const int64_t elementBytes;
   const bool isDirect;
 
   Buffer a, panels, flatPanels, scales, next, c, scratch;
-  Buffer partedRows; // with hasHalfTiles
+  Buffer partedRows;                  // with hasHalfTiles
   llvm::SmallVector<Buffer> rowParts; // A's, of which `a` is the first
   PanelResult result;
   Index depth, steps, panelElements;

@@ -44,13 +44,25 @@ Value PanelResult::read(EpilogueOperand kind, const Buffer &buffer, const Index 
   llvm_unreachable("covered switch");
 }
 
-void PanelResult::store(const Vec &sum, const Index &row, const Index &panel, const PanelColumns &columns, int64_t v) {
+SmallVector<Value> PanelResult::readShared(const Index &panel, const PanelColumns &columns, int64_t v) const {
+  SmallVector<Value> values;
+  for (auto [kind, buffer] : llvm::zip(spec.operands, operands)) {
+    bool isShared = kind == EpilogueOperand::Scalar || kind == EpilogueOperand::RowVector;
+    values.push_back(isShared ? read(kind, buffer, Index(), panel * width + v * lanes, columns, v) : Value());
+  }
+  return values;
+}
+
+void PanelResult::store(const Vec &sum, const Index &row, const Index &panel, const PanelColumns &columns, int64_t v,
+                        ArrayRef<Value> shared) {
   Index column = panel * width + v * lanes;
   Vec result = sum;
   if (spec.epilogue) {
-    SmallVector<Value> values;
-    for (auto [kind, buffer] : llvm::zip_equal(spec.operands, operands))
-      values.push_back(read(kind, buffer, row, column, columns, v));
+    SmallVector<Value> values(shared);
+    values.resize(operands.size());
+    for (auto [value, kind, buffer] : llvm::zip_equal(values, spec.operands, operands))
+      if (!value)
+        value = read(kind, buffer, row, column, columns, v);
     result = k.asVec(*vectorizeBlock(k.b, *spec.epilogue, spec.getArguments(values, sum), lanes, nullptr));
   }
   if (Type element = c.memref().getElementType(); result.element() != element)

@@ -38,8 +38,12 @@ public:
     std::optional<Index> left = leftIn(columns, v);
     return left ? buffer.first(*left, lanes, at...) : buffer.vector(lanes, at...);
   }
-  /// Applies the epilogue to vector number `v` of a row of `panel`, and stores what it makes.
-  void store(const Vec &sum, const Index &row, const Index &panel, const PanelColumns &columns, int64_t v);
+  /// What vector number `v` of every row of `panel` has of each operand; null where that differs from row to row.
+  llvm::SmallVector<mlir::Value> readShared(const Index &panel, const PanelColumns &columns, int64_t v) const;
+  /// Applies the epilogue to vector number `v` of a row of `panel`, and stores what it makes. `shared`: what
+  /// readShared gave, if anything.
+  void store(const Vec &sum, const Index &row, const Index &panel, const PanelColumns &columns, int64_t v,
+             llvm::ArrayRef<mlir::Value> shared = {});
 
 private:
   std::optional<Index> leftIn(const PanelColumns &columns, int64_t v) const;
