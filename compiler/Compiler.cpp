@@ -245,7 +245,7 @@ private:
     TimingScope scope = timing.nest("kernels");
     PassManager pm(module->getContext());
     buildKernelCodePipeline(pm);
-    stages.watch(pm, scope);
+    stages.watch(pm, scope, /*isReproduced=*/false);
     for (KernelModule &kernel : kernels) {
       if (failed(pm.run(*kernel.module)) ||
           !add([&](llvm::LLVMContext &own) { return translate(*kernel.module, own); }))

@@ -88,8 +88,9 @@ struct CompileOptions {
   bool timing = false;
   /// What messages call the output ("": its path).
   std::string outputName;
-  /// Where an MLIR reproducer goes if a pass fails or crashes ("" : nowhere). Where there is one, the process ends
-  /// within kReproducerSeconds of that, by SIGALRM if need be: a crash may leave a lock held.
+  /// Where an MLIR reproducer goes if a pass fails or crashes ("" : nowhere), other than those that lower kernels,
+  /// which would be copied before: 2 % of a compile. Where there is one, the process ends within kReproducerSeconds of
+  /// that, by SIGALRM if need be: a crash may leave a lock held.
   std::string reproducerPath;
   static constexpr unsigned kReproducerSeconds = 20;
   /// Called as each stage begins ("recognising attentions", "linking"), for

@@ -110,7 +110,8 @@ private:
 };
 } // namespace
 
-void attn::instrument(PassManager &pm, const CompileOptions &options, TimingScope &timing, unsigned &numPrinted) {
+void attn::instrument(PassManager &pm, const CompileOptions &options, TimingScope &timing, unsigned &numPrinted,
+                      bool isReproduced) {
   if (options.printIrAfterAll || !options.dumpIrDir.empty()) {
     // The whole module is printed, so nobody may change another function of it.
     pm.getContext()->disableMultithreading();
@@ -118,7 +119,7 @@ void attn::instrument(PassManager &pm, const CompileOptions &options, TimingScop
   }
   // Each pass is tested with a verifier behind it. In a compile that costs a tenth of the passes' time.
   pm.enableVerifier(options.printIrAfterAll || !options.dumpIrDir.empty());
-  if (!options.reproducerPath.empty())
+  if (isReproduced && !options.reproducerPath.empty())
     pm.enableCrashReproducerGeneration(
         [path = options.reproducerPath](std::string &) { return std::make_unique<Reproducer>(path); });
   if (options.timing)

@@ -10,9 +10,10 @@ class TimingScope;
 
 namespace attn {
 
-/// Printing, dumping, reproducer and timing as `options` ask. `numPrinted`
+/// Printing, dumping, timing and, with `isReproduced`, reproducer as `options` ask. `numPrinted`
 /// counts the files written to options.dumpIrDir, across pass managers.
-void instrument(mlir::PassManager &pm, const CompileOptions &options, mlir::TimingScope &timing, unsigned &numPrinted);
+void instrument(mlir::PassManager &pm, const CompileOptions &options, mlir::TimingScope &timing, unsigned &numPrinted,
+                bool isReproduced);
 
 } // namespace attn
 

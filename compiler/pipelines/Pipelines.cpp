@@ -73,11 +73,8 @@ static void addConversions(OpPassManager &pm) {
 }
 
 void attn::buildKernelCodePipeline(OpPassManager &pm) {
-  // A kernel's regions are as its builder means them.
-  GreedyRewriteConfig config;
-  config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
-  pm.addPass(createCSEPass()); // builders say many things twice
-  pm.addPass(createCanonicalizerPass(config));
+  // Builders say many things twice, and fold what matters: the canonicalizer would leave as much to LLVM.
+  pm.addPass(createCSEPass());
   pm.addNestedPass<func::FuncOp>(createPollLoopsPass());
   pm.addPass(createOutlineParallelPass());
   pm.addPass(createApproximateMathPass());

@@ -26,6 +26,8 @@ LogicalResult Stages::runPasses(ModuleOp module, StringRef name, llvm::function_
   return pm.run(module);
 }
 
-void Stages::watch(PassManager &pm, TimingScope &scope) { instrument(pm, options, scope, numPrinted); }
+void Stages::watch(PassManager &pm, TimingScope &scope, bool isReproduced) {
+  instrument(pm, options, scope, numPrinted, isReproduced);
+}
 
 } // namespace attn

@@ -21,8 +21,9 @@ public:
   mlir::LogicalResult runPasses(mlir::ModuleOp module, llvm::StringRef name,
                                 llvm::function_ref<void(mlir::PassManager &)> build);
 
-  /// Prints, dumps and times the passes of a stage that runs them itself.
-  void watch(mlir::PassManager &pm, mlir::TimingScope &scope);
+  /// Prints, dumps and times the passes of a stage that runs them itself. For a reproducer, which `isReproduced` asks
+  /// for, they copy all IR before they begin.
+  void watch(mlir::PassManager &pm, mlir::TimingScope &scope, bool isReproduced = true);
 
   const CompileOptions &options;
   CompileReport &report;

@@ -26,7 +26,7 @@ public:
     auto vector = dyn_cast<VectorType>(accessed);
     bool isKnown = element.isF16() || element.isBF16() || element.isF32() || element.isF64() ||
                    (element.isSignlessInteger() && element.getIntOrFloatBitWidth() % 8 == 0);
-    return isKnown && !type.getMemorySpace() && type.isStrided() &&
+    return isKnown && !type.getMemorySpace() && (type.getLayout().isIdentity() || type.isStrided()) &&
            (accessed == element ||
             (vector && vector.getRank() == 1 && !vector.isScalable() && vector.getElementType() == element));
   }
@@ -37,7 +37,7 @@ public:
     OpBuilder b(op);
     Location loc = op->getLoc();
     MemRefType type = buffer.getType();
-    auto [strides, offset] = type.getStridesAndOffset();
+    auto [strides, offset] = layoutOf(type);
     Value address = dataOf(buffer);
     int64_t constant = 0;
     if (!ShapedType::isDynamic(offset))
@@ -62,6 +62,20 @@ public:
   }
 
 private:
+  /// Strides and offset; MLIR makes affine expressions for them each time.
+  static std::pair<SmallVector<int64_t>, int64_t> layoutOf(MemRefType type) {
+    if (!type.getLayout().isIdentity())
+      return type.getStridesAndOffset();
+    SmallVector<int64_t> strides(type.getRank());
+    int64_t stride = 1;
+    for (int64_t dim = type.getRank() - 1; dim >= 0; --dim) {
+      strides[dim] = stride;
+      bool isDynamic = ShapedType::isDynamic(stride) || type.isDynamicDim(dim);
+      stride = isDynamic ? ShapedType::kDynamic : stride * type.getDimSize(dim);
+    }
+    return {strides, 0};
+  }
+
   struct Summand {
     Value value, stride;  ///< without a stride, `known` is it
     int64_t known, depth; ///< how many loops are around the value
