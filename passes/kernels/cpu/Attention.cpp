@@ -139,8 +139,7 @@ FailureOr<func::FuncOp> buildAttention(OpBuilder &builder, Location loc, const A
   if (!canBuildAttention(spec, &reason))
     return emitError(loc, "cannot build an attention kernel: ") << reason;
   std::optional<AttentionRowPlan> plan;
-  // With few keys, too, blocks cost next to nothing.
-  if (canEmitAttentionRow(spec) && (!spec.isSquare || listsKeys(spec)))
+  if (canEmitAttentionRow(spec))
     plan = AttentionRowPlan::get(spec);
   KernelFunction f(builder, loc, spec.symbol());
   for (MemRefType type : spec.types)

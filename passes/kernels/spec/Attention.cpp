@@ -256,8 +256,6 @@ std::string AttentionSpec::key() const {
     os << softmaxType;
   if (storedKeys)
     os << "k" << storedKeys;
-  if (isSquare)
-    os << "q";
   for (Block *block : {score, weight, activation, masked}) {
     os << '|';
     if (block)

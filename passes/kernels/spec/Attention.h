@@ -57,8 +57,6 @@ struct AttentionSpec {
   mlir::Value scoreValue;
   llvm::SmallVector<KeyLimit> limits;
   llvm::SmallVector<BlockList, 1> blockLists;
-  /// Whether there are as many keys as queries, where their number is open: few queries have few keys.
-  bool isSquare = false;
   /// What no kernel serves yet, if anything.
   std::string unsupported;
 
@@ -78,8 +76,8 @@ struct AttentionSpec {
   int64_t keyTile = 4;
   int64_t valueTile = 4;
   int64_t keyBlock = 256;
-  /// As many keys may there be that a sweep for weights finds the scores of the sweep before in memory, a quarter of
-  /// L2; those of more keys, or of 0, are computed again. A multiple of keyTile.
+  /// As many keys may there be that a sweep for weights finds the scores of the sweep before in memory, a quarter of L2;
+  /// those of more keys, or of 0, are computed again. A multiple of keyTile.
   int64_t storedKeys = 0;
 
   /// The spec of `op` with the tiles for `target`; with products of bf16 where

@@ -109,32 +109,6 @@ SmallVector<Value> getStoredOperands(AttentionOp op, RewriterBase &rewriter) {
   return operands;
 }
 
-/// The size of `tensor` in dimension `dim` where what makes it says so, or null.
-OpFoldResult getMadeSize(Value tensor, int64_t dim) {
-  Operation *op = tensor.getDefiningOp();
-  if (auto empty = dyn_cast_or_null<tensor::EmptyOp>(op))
-    return empty.getMixedSizes()[dim];
-  if (auto expand = dyn_cast_or_null<tensor::ExpandShapeOp>(op))
-    return expand.getMixedOutputShape()[dim];
-  if (auto maker = dyn_cast_or_null<DestinationStyleOpInterface>(op))
-    return getMadeSize(maker.getTiedOpOperand(cast<OpResult>(tensor))->get(), dim);
-  return {};
-}
-
-/// Whether the number of queries is open, and is that of the keys.
-bool isSquare(AttentionOp op) {
-  auto sizeOf = [&](unsigned dim) {
-    OpFoldResult size;
-    for (auto [operand, map] : llvm::zip(op->getOperands(), op.getIndexingMaps().getAsValueRange<AffineMapAttr>()))
-      for (auto [n, expr] : llvm::enumerate(map.getResults()))
-        if (!size && expr == getAffineDimExpr(dim, op.getContext()))
-          size = getMadeSize(operand, n);
-    return size;
-  };
-  OpFoldResult queries = sizeOf(AttentionOp::Dim::I);
-  return isa_and_nonnull<Value>(queries) && queries == sizeOf(AttentionOp::Dim::J);
-}
-
 /// Replaces `op` by a kernel; otherwise it stays, to be decomposed, and the
 /// reason comes back. `symbol` becomes the kernel's name.
 std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target, RoundedValues *rounded,
@@ -150,7 +124,6 @@ std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target, Round
   }
   SmallVector<Value> operands = getStoredOperands(op, rewriter);
   spec = AttentionSpec::get(op, target, /*narrow=*/rounded, operands);
-  spec.isSquare = isSquare(op);
   if (!canBuildAttention(spec, &reason))
     return reason;
   FailureOr<func::FuncOp> kernel =
