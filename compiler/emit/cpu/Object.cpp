@@ -18,7 +18,7 @@ static constexpr llvm::StringLiteral kVectorCode =
     "inferattrs,function("
     "sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,early-cse<memssa>,"
     "loop-mssa(licm<no-allowspeculation>,loop-rotate,licm<allowspeculation>,simple-loop-unswitch),"
-    "simplifycfg,loop(loop-idiom,loop-deletion),"
+    "simplifycfg,instcombine<no-verify-fixpoint>,loop(loop-idiom,loop-deletion),"
     "gvn,loop-mssa(licm<allowspeculation>),early-cse,"
     "simplifycfg<no-keep-loops;hoist-common-insts;sink-common-insts>),globaldce,constmerge";
 
