@@ -4,6 +4,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
@@ -62,18 +63,12 @@ public:
   }
 
 private:
-  /// Strides and offset; MLIR makes affine expressions for them each time.
+  /// Strides and offset, of most memrefs without the affine expressions that MLIR makes each time.
   static std::pair<SmallVector<int64_t>, int64_t> layoutOf(MemRefType type) {
-    if (!type.getLayout().isIdentity())
+    ArrayRef<int64_t> shape = type.getShape();
+    if (!type.getLayout().isIdentity() || shape.empty() || ShapedType::isDynamicShape(shape.drop_front()))
       return type.getStridesAndOffset();
-    SmallVector<int64_t> strides(type.getRank());
-    int64_t stride = 1;
-    for (int64_t dim = type.getRank() - 1; dim >= 0; --dim) {
-      strides[dim] = stride;
-      bool isDynamic = ShapedType::isDynamic(stride) || type.isDynamicDim(dim);
-      stride = isDynamic ? ShapedType::kDynamic : stride * type.getDimSize(dim);
-    }
-    return {strides, 0};
+    return {computeSuffixProduct(shape), 0};
   }
 
   struct Summand {
