@@ -36,17 +36,12 @@ Value Code::intrinsic(StringRef name, Type type, ArrayRef<Value> operands) {
   return LLVM::CallIntrinsicOp::create(b, loc, type, b.getStringAttr(name), operands).getResult(0);
 }
 
-ValueRange Code::emitLoop(Place lower, Place upper, Place step, Values init, bool rolled,
+ValueRange Code::emitLoop(Place lower, Place upper, Place step, Values init,
                           llvm::function_ref<Values(Index, ValueRange)> body) {
   Index near(b, loc, Value());
   auto op = scf::ForOp::create(
       b, loc, lower.at(near), upper.at(near), step.at(near), init,
       [&](OpBuilder &, Location, Value n, ValueRange now) { scf::YieldOp::create(b, loc, body(asIndex(n), now)); });
-  if (rolled) {
-    auto unroll = LLVM::LoopUnrollAttr::get(b.getContext(), /*disable=*/b.getBoolAttr(true), {}, {}, {}, {}, {}, {});
-    op->setAttr("llvm.loop_annotation", LLVM::LoopAnnotationAttr::get(b.getContext(), {}, {}, {}, unroll, {}, {}, {},
-                                                                      {}, {}, {}, {}, {}, {}, {}, {}));
-  }
   return op.getResults();
 }
 

@@ -55,27 +55,19 @@ public:
   mlir::Value intrinsic(llvm::StringRef name, mlir::Type type, llvm::ArrayRef<mlir::Value> operands);
 
   //===--- loops ----------------------------------------------------------===//
-  // Over lower, lower + step, ... below upper.
+  // Over lower, lower + step, ... below upper. LLVM's unroller is off for CPUs; on GPUs it decides.
   /// `body(Index)`.
   template <typename Body> void loop(Place lower, Place upper, Place step, Body body) {
-    emitLoop(lower, upper, step, {}, false, [&](Index n, mlir::ValueRange) {
+    emitLoop(lower, upper, step, {}, [&](Index n, mlir::ValueRange) {
       body(n);
       return Values();
     });
   }
   /// `body(Index, carried...)` gives what the next iteration gets; returned is the last one's.
   template <typename T, typename Body> T loop(Place lower, Place upper, Place step, const T &init, Body body) {
-    return carry(lower, upper, step, init, false, body);
-  }
-  /// The same, not unrolled by LLVM.
-  template <typename Body> void rolledLoop(Place lower, Place upper, Place step, Body body) {
-    emitLoop(lower, upper, step, {}, true, [&](Index n, mlir::ValueRange) {
-      body(n);
-      return Values();
-    });
-  }
-  template <typename T, typename Body> T rolledLoop(Place lower, Place upper, Place step, const T &init, Body body) {
-    return carry(lower, upper, step, init, true, body);
+    return unflatten(init, emitLoop(lower, upper, step, flatten(init), [&](Index n, mlir::ValueRange now) {
+                       return flatten(T(applyTo(body, unflatten(init, now), n)));
+                     }));
   }
   /// While `condition(carried...)` holds: `body(carried...)`. Returns the first for which it does not.
   template <typename T, typename Condition, typename Body> T repeat(const T &init, Condition condition, Body body) {
@@ -103,13 +95,7 @@ public:
 private:
   using Values = llvm::SmallVector<mlir::Value>;
   template <typename C> Num constant(mlir::Type type, C value);
-  template <typename T, typename Body>
-  T carry(Place lower, Place upper, Place step, const T &init, bool rolled, Body &body) {
-    return unflatten(init, emitLoop(lower, upper, step, flatten(init), rolled, [&](Index n, mlir::ValueRange now) {
-                       return flatten(T(applyTo(body, unflatten(init, now), n)));
-                     }));
-  }
-  mlir::ValueRange emitLoop(Place lower, Place upper, Place step, Values init, bool rolled,
+  mlir::ValueRange emitLoop(Place lower, Place upper, Place step, Values init,
                             llvm::function_ref<Values(Index, mlir::ValueRange)> body);
   mlir::ValueRange emitWhile(Values init, llvm::function_ref<Mask(mlir::ValueRange)> condition,
                              llvm::function_ref<Values(mlir::ValueRange)> body);

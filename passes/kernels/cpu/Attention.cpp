@@ -42,7 +42,7 @@ static void emitBlock(AttentionCode &k, const AttentionScratch &scratch, const E
     return;
   auto [isAgain, first] = again.front();
   k.when(unlikely(isAgain), [&, first = first] {
-    k.rolledLoop(begin, minimum(begin + vectors * k.lanes, rows), k.lanes, [&](Index row) {
+    k.loop(begin, minimum(begin + vectors * k.lanes, rows), k.lanes, [&](Index row) {
       // Where the block begins, one of a single register may reach back less far than that of more.
       Index own = maximum(minimum(row, rows - k.lanes), 0);
       Mask isEmpty = scratch.emptyRows.vector(k.lanes, own - first) > 0;
@@ -83,7 +83,7 @@ public:
       return emitTasks(k, total, [&](Index task) { emitTask(task, k.truth(false)); });
     // The parts of split keys become one in a second round of the same loop: what ends a task is there once.
     Index merges = select(isFew, countAttentionRowMerges(k, *plan, partials), k.index(0));
-    k.rolledLoop(0, 2, 1, [&](Index round) {
+    k.loop(0, 2, 1, [&](Index round) {
       Mask isMerge = round > 0;
       emitTasks(k, select(isMerge, merges, total), [&](Index task) { emitTask(task, isMerge); });
     });

@@ -72,7 +72,7 @@ Mask BlockEmitter::emit() {
   Attempt first(k.truth(true), k.truth(false), Masks());
   if (isFinite)
     std::get<2>(first).assign(vectors, splat(k.truth(false), lanes));
-  Masks empty = std::get<2>(k.rolledLoop(0, 2, 1, first, [&](Index, Mask isDue, Mask careful, Masks before) {
+  Masks empty = std::get<2>(k.loop(0, 2, 1, first, [&](Index, Mask isDue, Mask careful, Masks before) {
     return k.choose(
         isDue,
         [&] {
@@ -102,7 +102,7 @@ Mask BlockEmitter::emit() {
 /// Computes and stores the block.
 BlockEmitter::State BlockEmitter::attend() {
   Vec zero = k.splat(0);
-  k.rolledLoop(0, valueWidth, 1, [&](Index e) {
+  k.loop(0, valueWidth, 1, [&](Index e) {
     for (int64_t v = 0; v < vectors; ++v)
       scratch.results.setVector(zero, at(e, v));
   });
@@ -145,26 +145,26 @@ BlockEmitter::State BlockEmitter::sweepKeys(Sweep sweep, const State &start) {
     return sweepBlock(sweep, first, isReducing ? state : start);
   };
   if (lists.isFull()) {
-    end = k.rolledLoop(bounds.lower, bounds.upper, spec.keyBlock, init, block);
+    end = k.loop(bounds.lower, bounds.upper, spec.keyBlock, init, block);
     markLong(k.b);
     return isReducing ? end : start;
   }
   // Blocks of keys before the next one that a list names are left out.
   using Packed = std::tuple<Index, State>;
   isPacked = true;
-  end = std::get<1>(k.rolledLoop(bounds.lower, bounds.upper, spec.keyBlock, Packed(bounds.lower, init),
-                                 [&](Index first, Index next, State state) {
-                                   auto mark = [&] {
-                                     Index next = lists.markKeys(queries, scratch.marks, first);
-                                     return Packed(next, block(first, state));
-                                   };
-                                   if (spec.needsAllKeys() || !takesPart.empty())
-                                     return mark();
-                                   Mask isListed = next < first + spec.keyBlock;
-                                   if (seesAll.value())
-                                     isListed = isListed | seesAll;
-                                   return k.choose(isListed, mark, [&] { return Packed(next, state); });
-                                 }));
+  end = std::get<1>(k.loop(bounds.lower, bounds.upper, spec.keyBlock, Packed(bounds.lower, init),
+                           [&](Index first, Index next, State state) {
+                             auto mark = [&] {
+                               Index next = lists.markKeys(queries, scratch.marks, first);
+                               return Packed(next, block(first, state));
+                             };
+                             if (spec.needsAllKeys() || !takesPart.empty())
+                               return mark();
+                             Mask isListed = next < first + spec.keyBlock;
+                             if (seesAll.value())
+                               isListed = isListed | seesAll;
+                             return k.choose(isListed, mark, [&] { return Packed(next, state); });
+                           }));
   markLong(k.b);
   isPacked = false;
   return isReducing ? end : start;
@@ -181,7 +181,7 @@ BlockEmitter::State BlockEmitter::sweepBlock(Sweep sweep, const Index &first, co
   Swept swept(isPacked ? k.index(0) : count, k.index(0), State());
   if (isReducing)
     std::get<State>(swept) = {before.maximum, before.sum, Vecs(vectors, k.splat(0))};
-  swept = k.rolledLoop(0, whole, spec.keyTile, swept, [&](Index row, Index lower, Index upper, State state) {
+  swept = k.loop(0, whole, spec.keyTile, swept, [&](Index row, Index lower, Index upper, State state) {
     return sweepTile(sweep, first, row, /*isEdge=*/hasEdge && !hasOwnEdge, before, {lower, upper, state});
   });
   if (hasOwnEdge)
@@ -308,7 +308,7 @@ void EmptyRows::add(AttentionCode &k, const Mask &isEmpty, const Index &batch, c
 }
 
 void EmptyRows::emit(AttentionCode &k, const AttentionScratch &scratch) const {
-  k.rolledLoop(0, toIndex(count(0)), 1, [&](Index n) {
+  k.loop(0, toIndex(count(0)), 1, [&](Index n) {
     auto field = [&](int64_t number) { return toIndex(fields(n * kFields + number)); };
     Mask isEmpty = marks.vector(k.lanes, n * k.lanes) > 0;
     BlockEmitter(k, scratch, field(0), field(1), field(2), /*vectors=*/1, {isEmpty}, field(3)).emit();

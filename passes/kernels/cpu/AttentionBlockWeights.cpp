@@ -49,15 +49,15 @@ void BlockEmitter::fillUniformRows(State &state) {
   Masks isEmpty = emptyRows(state);
   k.when(unlikely(anyOf(isEmpty)), [&] {
     Index rows = minimum(numKeys, spec.keyBlock);
-    k.rolledLoop(0, isNarrow ? ceilDiv(rows, 2) : rows, 1, [&](Index row) {
+    k.loop(0, isNarrow ? ceilDiv(rows, 2) : rows, 1, [&](Index row) {
       for (int64_t v = 0; v < vectors; ++v) {
         Vec weight = select(isEmpty[v], k.splat(1), k.splat(0));
         scratch.weights.setVector(isNarrow ? k.pack(weight, weight) : weight, at(row, v));
       }
     });
     Mask before = std::exchange(isCareful, k.truth(true));
-    k.rolledLoop(0, numKeys, spec.keyBlock,
-                 [&](Index first) { addValues(first, k.index(0), minimum(numKeys - first, spec.keyBlock)); });
+    k.loop(0, numKeys, spec.keyBlock,
+           [&](Index first) { addValues(first, k.index(0), minimum(numKeys - first, spec.keyBlock)); });
     markLong(k.b);
     isCareful = before;
   });
@@ -120,7 +120,7 @@ BlockEmitter::State BlockEmitter::softmaxTile(Sweep sweep, const Index &row, Vec
 /// Multiplies `rows` rows of `memory`, those of a query vector, by its factor.
 void BlockEmitter::scaleRows(const Buffer &memory, const Index &rows, int64_t vector, const Vec &factor,
                              bool isPaired) {
-  k.rolledLoop(0, rows, 1, [&](Index n) {
+  k.loop(0, rows, 1, [&](Index n) {
     Vec before = memory.vector(lanes, at(n, vector)), after;
     if (isPaired) {
       auto [low, high] = k.unpack(before);

@@ -64,18 +64,18 @@ Index KeyLists::markList(const List &list, const QueryBlock &queries, const Buff
                          const Index &first) {
   int64_t rows = queries.vectors * k.lanes, tiles = spec.keyBlock / spec.keyTile;
   Vec zeros = k.splat(k.i32(0));
-  k.rolledLoop(0, tiles * rows, k.lanes, [&](Index n) { marks.setVector(zeros, base + n); });
+  k.loop(0, tiles * rows, k.lanes, [&](Index n) { marks.setVector(zeros, base + n); });
   Index last = minimum(queries.first + rows, queries.numRows), windowEnd = first + spec.keyBlock;
   Index lastRow = (last - 1) / list.rows, firstRow = queries.first / list.rows;
-  return k.rolledLoop(firstRow, lastRow + 1, 1, numKeys, [&](Index row, Index next) {
+  return k.loop(firstRow, lastRow + 1, 1, numKeys, [&](Index row, Index next) {
     SmallVector<Vec> lanes = lanesOf(list, queries, row, lastRow);
     Index entries = list.view.along(list.view.base, Dim::I, row);
-    return k.rolledLoop(0, list.count, 1, next, [&](Index n, Index next) {
+    return k.loop(0, list.count, 1, next, [&](Index n, Index next) {
       auto [start, end] = keysOf(list, entries, n);
       Index from = maximum(start, first), to = minimum(end, windowEnd);
       k.when(from < to, [&] {
         Index begin = (from - first) / spec.keyTile;
-        k.rolledLoop(begin, ceilDiv(to - first, spec.keyTile), 1, [&](Index tile) {
+        k.loop(begin, ceilDiv(to - first, spec.keyTile), 1, [&](Index tile) {
           markTile(marks, base + tile * rows, first + tile * spec.keyTile, {from, to}, lanes);
         });
       });
@@ -89,7 +89,7 @@ Index KeyLists::markKeys(const QueryBlock &queries, const Buffer &marks, const I
   int64_t size = queries.vectors * k.lanes * (spec.keyBlock / spec.keyTile);
   for (const List &list : llvm::drop_begin(lists)) {
     next = maximum(next, markList(list, queries, marks, k.index(size), first));
-    k.rolledLoop(0, size, k.lanes, [&](Index n) {
+    k.loop(0, size, k.lanes, [&](Index n) {
       Vec before = marks.vector(k.lanes, n);
       marks.setVector(before & marks.vector(k.lanes, n + size), n);
     });
@@ -100,7 +100,7 @@ Index KeyLists::markKeys(const QueryBlock &queries, const Buffer &marks, const I
 KeyLists::Run KeyLists::nextRun(const Index &query, const Index &key) {
   const List &list = lists.front();
   Index entries = entriesOf(list, query);
-  return k.rolledLoop(0, list.count, 1, Run(numKeys, numKeys), [&](Index n, Index nextStart, Index nextEnd) {
+  return k.loop(0, list.count, 1, Run(numKeys, numKeys), [&](Index n, Index nextStart, Index nextEnd) {
     auto [start, end] = keysOf(list, entries, n);
     start = maximum(start, key);
     Mask isNext = (start < end) & (start < nextStart);
@@ -127,11 +127,11 @@ Index KeyLists::countAscending(const Index &query) {
         [&](Index n, Index) { return std::tuple{n + 1, loadEntry(list, entries, n)}; });
     // The longest list of a graph may be much longer than most.
     Index whole = named + floorTo(list.count - named, k.lanes);
-    Mask found = k.rolledLoop(named, whole, k.lanes, k.truth(false), [&](Index n, Mask found) {
+    Mask found = k.loop(named, whole, k.lanes, k.truth(false), [&](Index n, Mask found) {
       return found | any(list.view.flat.vector(k.lanes, entries + n) >= 0);
     });
-    found = k.rolledLoop(whole, list.count, 1, found,
-                         [&](Index n, Mask found) { return found | (list.view.flat(entries + n) >= 0); });
+    found = k.loop(whole, list.count, 1, found,
+                   [&](Index n, Mask found) { return found | (list.view.flat(entries + n) >= 0); });
     return select(found, k.index(-1), named);
   };
   return k.choose(list.count > 0, scan, [&] { return k.index(0); });

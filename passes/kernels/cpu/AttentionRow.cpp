@@ -80,7 +80,7 @@ void RowEmitter::addKeys(const Index &first, const Index &upper) {
   Vec before = loadRecord(maximumAt(place.record));
   Vec maximum = greaterOf(maximumOf(first, count), before), reference = orZero(maximum);
   Vec factor = rescaling(before, reference);
-  Vec sum = k.rolledLoop(0, count, lanes, k.splat(0), [&](Index n, Vec sum) {
+  Vec sum = k.loop(0, count, lanes, k.splat(0), [&](Index n, Vec sum) {
     Vec scores = weights.vector(lanes, n), weight = exp(scores - reference);
     weights.setVector(weight, n);
     keepScores(scores, first + n, count - n);
@@ -116,9 +116,9 @@ void RowEmitter::addListedKeys(const Index &first, const Index &upper) {
 
 /// Adds those of the first `count` keys of the list that are in [first, upper), side by side as if they stood so.
 void RowEmitter::addPickedKeys(const Index &first, const Index &upper, const Index &count) {
-  k.rolledLoop(0, count, spec.keyBlock, [&](Index begin) {
+  k.loop(0, count, spec.keyBlock, [&](Index begin) {
     Index stop = minimum(begin + spec.keyBlock, count);
-    Index picked = k.rolledLoop(begin, stop, 1, k.index(0), [&](Index n, Index picked) {
+    Index picked = k.loop(begin, stop, 1, k.index(0), [&](Index n, Index picked) {
       Index key = lists.entryOf(row, n);
       scratch.keys.set(key, picked);
       Mask isIn = (key < upper) & (first < key + 1);
@@ -183,10 +183,10 @@ void RowEmitter::addValues(const Index &first, const Index &count, const Vec &fa
       return sums;
     };
     Index whole = floorTo(count, unroll);
-    Vecs partial = k.rolledLoop(0, whole, unroll, Vecs(unroll * width, k.splat(0)),
-                                [&](Index n, Vecs sums) { return step(n, sums, unroll); });
+    Vecs partial = k.loop(0, whole, unroll, Vecs(unroll * width, k.splat(0)),
+                          [&](Index n, Vecs sums) { return step(n, sums, unroll); });
     if (unroll > 1)
-      partial = k.rolledLoop(whole, count, 1, partial, [&](Index n, Vecs sums) { return step(n, sums, 1); });
+      partial = k.loop(whole, count, 1, partial, [&](Index n, Vecs sums) { return step(n, sums, 1); });
     for (int64_t c = 0; c < width; ++c) {
       Vecs column;
       for (int64_t u = 0; u < unroll; ++u)
@@ -203,9 +203,9 @@ Vec RowEmitter::normaliser(Vec sum) {
   if (spec.canMask() && spec.maskedRows == MaskedRows::uniform) {
     Mask isEmpty = isEmptyRow(sum);
     k.when(unlikely(any(isEmpty)), [&] {
-      k.rolledLoop(0, spec.keyBlock, lanes, [&](Index n) { weights.setVector(one, n); });
-      k.rolledLoop(0, numKeys, spec.keyBlock,
-                   [&](Index first) { addValues(first, minimum(numKeys - first, spec.keyBlock), one); });
+      k.loop(0, spec.keyBlock, lanes, [&](Index n) { weights.setVector(one, n); });
+      k.loop(0, numKeys, spec.keyBlock,
+             [&](Index first) { addValues(first, minimum(numKeys - first, spec.keyBlock), one); });
       markLong(k.b);
     });
     Vec all = k.splat(convert(toNum(numKeys, k.b.getI64Type()), k.f32Type()));
@@ -235,7 +235,7 @@ void RowEmitter::storeResult(const Vec &factor) {
       result.flat.setVector(convert(chunk, type), base + n * lanes);
   }
   if (!isDense)
-    k.rolledLoop(0, valueWidth, 1, [&](Index e) {
+    k.loop(0, valueWidth, 1, [&](Index e) {
       Num element = convert(place.records(place.record + e), type);
       result.flat.set(element, result.along(base, Dim::E, e));
     });
@@ -257,7 +257,7 @@ void RowEmitter::storeWeights(const Vec &sum, const Vec &factor) {
     share = select(isEmptyRow(sum), factor, zero);
   for (const OperandView &to : weightResults) {
     Index base = to.along(to.base, Dim::I, row);
-    k.rolledLoop(0, numKeys, lanes, [&](Index first) {
+    k.loop(0, numKeys, lanes, [&](Index first) {
       Index offset = base + first, count = numKeys - first;
       Vec weight = exp(to.flat.first(count, lanes, offset) - reference);
       // Keys outside the bounds were not read; 0 times the factor is the NaN of a row that has one.

@@ -33,8 +33,8 @@ Vec RowEmitter::maximumOf(const Index &first, const Index &count) {
     return greaterOf(scores, before);
   };
   Index whole = floorTo(count, lanes);
-  Vec top = k.rolledLoop(0, whole, lanes, k.splat(-kInfinity),
-                         [&](Index n, Vec top) { return step(n, top, /*isEdge=*/false); });
+  Vec top =
+      k.loop(0, whole, lanes, k.splat(-kInfinity), [&](Index n, Vec top) { return step(n, top, /*isEdge=*/false); });
   std::optional<int64_t> keys = getConstantIntValue(numKeys.value());
   if (!mask.isFull() || !lists.isFull() || !keys || *keys % lanes)
     top = k.choose(whole < count, [&] { return step(whole, top, /*isEdge=*/true); }, [&] { return top; });
@@ -90,7 +90,7 @@ Vec RowEmitter::wideProducts(const Indices &offsets, bool isEdge) {
     for (int64_t d = 0; d < keyWidth && !isEdge && !isPicked && all <= kInRegisters; d += line)
       prefetch(key, key.along(offset, Dim::J, kAhead) + d);
   if (all > kInRegisters)
-    rows = k.rolledLoop(0, whole * lanes, lanes, rows, [&](Index d, Vecs rows) {
+    rows = k.loop(0, whole * lanes, lanes, rows, [&](Index d, Vecs rows) {
       Index at = place.query + d;
       Vec weight = alignmentChunks.empty() ? Vec() : scratch.queries.vector(lanes, at + all * lanes);
       return step(d, scratch.queries.vector(lanes, at), weight, lanes, rows);

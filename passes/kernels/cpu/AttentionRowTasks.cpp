@@ -147,8 +147,8 @@ RowTask::Indices RowTask::fold(const Indices &init, llvm::function_ref<Indices(R
   if (plan.heads * plan.rows == 1)
     return one(k.index(0), k.index(0), init);
   Index some = minimum(heads - firstHead, plan.heads);
-  return k.rolledLoop(0, some, 1, init, [&](Index h, Indices outer) {
-    return k.rolledLoop(0, plan.rows, 1, outer, [&](Index r, Indices carried) { return one(h, r, carried); });
+  return k.loop(0, some, 1, init, [&](Index h, Indices outer) {
+    return k.loop(0, plan.rows, 1, outer, [&](Index r, Indices carried) { return one(h, r, carried); });
   });
 }
 
@@ -174,7 +174,7 @@ void RowTask::emit(Index task) {
   if (!spec.blockLists.empty()) {
     forRows([&](RowEmitter &row) { row.addListedKeys(lower, upper); });
   } else {
-    k.rolledLoop(lower, upper, spec.keyBlock, [&](Index first) {
+    k.loop(lower, upper, spec.keyBlock, [&](Index first) {
       Index last = minimum(first + spec.keyBlock, upper);
       forRows([&](RowEmitter &row) {
         if (plan.heads * plan.rows == 1)
@@ -203,7 +203,7 @@ void RowTask::emitMerge(const Index &position) {
     return placeOf(rest % heads, row, k.index(0));
   };
   for (int64_t distance = 1; distance < AttentionRowPlan::kTasks; distance *= 2)
-    k.rolledLoop(0, chunks - distance, 2 * distance, [&](Index n) {
+    k.loop(0, chunks - distance, 2 * distance, [&](Index n) {
       Index other = placeOfChunk(n + distance).record;
       RowEmitter(k, scratch, placeOfChunk(n)).merge(other);
     });

@@ -134,7 +134,7 @@ Num BlockEmitter::stageKeys(const Indices &rows, bool isTanh) {
       }
       continue;
     }
-    top = k.rolledLoop(0, whole, lanes, top, [&](Index d, Vec before) {
+    top = k.loop(0, whole, lanes, top, [&](Index d, Vec before) {
       top = before;
       return stage(key.flat.vector(lanes, rows[r] + d), r, d);
     });
@@ -158,7 +158,7 @@ BlockEmitter::Vecs BlockEmitter::dotTile(const Index &first, bool isEdge, const 
   for (int64_t r = 0; r < spec.keyTile; ++r)
     for (int64_t v = 0; v < vectors; ++v)
       scores.push_back(pureScale && !isNarrow ? state.maximum[v] : k.splat(0));
-  scores = k.rolledLoop(0, isNarrow ? keyWidth / 2 : keyWidth, 1, scores, [&](Index d, Vecs sums) {
+  scores = k.loop(0, isNarrow ? keyWidth / 2 : keyWidth, 1, scores, [&](Index d, Vecs sums) {
     Vecs columns = rowOf(scratch.queries, d);
     for (int64_t r = 0; r < spec.keyTile; ++r) {
       Vec element = isNarrow ? k.word(from.flat, rows[r] + d * 2) : k.splat(from.flat(from.along(rows[r], Dim::D, d)));
@@ -200,7 +200,7 @@ BlockEmitter::Vecs BlockEmitter::sumTile(const Index &first, bool isEdge) {
   auto activate = [&](Value x) {
     return spec.activation ? *vectorizeBlock(k.b, *spec.activation, x, lanes, nullptr) : x;
   };
-  return k.rolledLoop(0, keyWidth, 1, zeroTile(), [&](Index d, Vecs sums) {
+  return k.loop(0, keyWidth, 1, zeroTile(), [&](Index d, Vecs sums) {
     Vecs columns = rowOf(scratch.queries, d);
     Vec a;
     if (spec.formula().hasAlignment)
@@ -265,10 +265,10 @@ BlockEmitter::Vecs BlockEmitter::tanhTile(int64_t shared) {
   constexpr int64_t kChunk = 128;
   int64_t whole = keyWidth / shared * shared;
   Vecs zeros = zeroTile();
-  Vecs sums = k.rolledLoop(0, whole, kChunk, zeros, [&](Index chunk, Vecs before) {
+  Vecs sums = k.loop(0, whole, kChunk, zeros, [&](Index chunk, Vecs before) {
     Index end = minimum(chunk + kChunk, whole);
-    Vecs part = k.rolledLoop(chunk, end, shared, zeros,
-                             [&](Index d, Vecs inner) { return addTanh(d, shared, isFactored, inner); });
+    Vecs part =
+        k.loop(chunk, end, shared, zeros, [&](Index d, Vecs inner) { return addTanh(d, shared, isFactored, inner); });
     for (auto [sum, of] : llvm::zip_equal(part, before))
       sum = sum + of;
     return part;

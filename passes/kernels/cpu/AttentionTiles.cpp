@@ -23,7 +23,7 @@ void BlockEmitter::loadQueries() {
     auto gather = [&](const Index &d, int64_t vector) {
       return k.toF32(gatherRows(query, queries, query.along(query.base, Dim::D, d), vector));
     };
-    k.rolledLoop(0, columns, 1, [&](Index column) {
+    k.loop(0, columns, 1, [&](Index column) {
       Index d = isNarrow ? column * 2 : column;
       for (int64_t v = 0; v < vectors; ++v) {
         Vec elements = gather(d, v);
@@ -35,15 +35,14 @@ void BlockEmitter::loadQueries() {
     if (columns < lanes)
       loadQueryTile(k.index(0), columns);
     else
-      k.rolledLoop(0, columns, lanes, [&](Index column) {
-        loadQueryTile(columns % lanes ? minimum(column, columns - lanes) : column, lanes);
-      });
+      k.loop(0, columns, lanes,
+             [&](Index column) { loadQueryTile(columns % lanes ? minimum(column, columns - lanes) : column, lanes); });
   }
   if (!spec.isTanh())
     return;
   queryMaximum = maximumOfQueries();
   auto [total, greatest] =
-      k.rolledLoop(0, keyWidth, 1, std::tuple(k.f32(0), k.f32(0)), [&](Index d, Num total, Num greatest) {
+      k.loop(0, keyWidth, 1, std::tuple(k.f32(0), k.f32(0)), [&](Index d, Num total, Num greatest) {
         Num a = k.toF32(alignment.flat(alignment.along(alignment.base, Dim::D, d)));
         Num magnitude = abs(a);
         return std::tuple(total + a, maximum(greatest, magnitude));
@@ -75,7 +74,7 @@ void BlockEmitter::forVectors(const Vecs &values, llvm::function_ref<void(Index 
   auto firstOf = [](const Vecs &range) { return range.empty() ? Vec() : range.front(); };
   if (vectors == 1)
     return body(k.index(0), firstOf(values));
-  k.rolledLoop(0, vectors, 1, values, [&](Index vector, Vecs next) {
+  k.loop(0, vectors, 1, values, [&](Index vector, Vecs next) {
     body(vector, firstOf(next));
     if (!next.empty())
       std::rotate(next.begin(), next.begin() + 1, next.end());
@@ -96,7 +95,7 @@ void BlockEmitter::storeQuery(Vec raw, const Index &d, const Index &vector) {
 
 /// The greatest |q| of the block, or infinity where one is no number.
 Num BlockEmitter::maximumOfQueries() {
-  Vecs tops = k.rolledLoop(0, keyWidth, 1, Vecs(vectors, k.splat(0)), [&](Index d, Vecs tops) {
+  Vecs tops = k.loop(0, keyWidth, 1, Vecs(vectors, k.splat(0)), [&](Index d, Vecs tops) {
     for (auto [v, top] : llvm::enumerate(tops))
       top = k.greaterMagnitude(top, scratch.rawQueries.vector(lanes, at(d, v)));
     return tops;
@@ -127,8 +126,8 @@ void BlockEmitter::addValues(const Index &key, Index begin, Index end) {
     corner = k.index(0);
   }
   int64_t whole = valueWidth / spec.valueTile * spec.valueTile;
-  k.rolledLoop(0, whole, spec.valueTile,
-               [&](Index column) { addValueTile(from, corner, begin, end, column, spec.valueTile); });
+  k.loop(0, whole, spec.valueTile,
+         [&](Index column) { addValueTile(from, corner, begin, end, column, spec.valueTile); });
   if (whole < valueWidth)
     addValueTile(from, corner, begin, end, k.index(whole), valueWidth - whole);
 }
@@ -140,10 +139,10 @@ Index BlockEmitter::keyOfRow(const Index &key, const Index &row) {
 
 /// The values as f32, where they are stored in fewer bits.
 void BlockEmitter::stageValues(const Index &key, const Index &begin, const Index &end) {
-  k.rolledLoop(begin, end, 1, [&](Index n) {
+  k.loop(begin, end, 1, [&](Index n) {
     Index from = value.along(value.base, Dim::J, keyOfRow(key, n)), to = n * paddedValueWidth;
     if (!value.isContiguous(Dim::E)) {
-      k.rolledLoop(0, valueWidth, 1, [&](Index e) {
+      k.loop(0, valueWidth, 1, [&](Index e) {
         Num element = k.toF32(value.flat(value.along(from, Dim::E, e)));
         scratch.values.set(element, to + e);
       });
@@ -182,7 +181,7 @@ void BlockEmitter::stageValuePair(const Index &key, const Index &n, bool hasOthe
 /// The values of two keys side by side, from the even key `begin` on; 0 beyond `end`.
 void BlockEmitter::stageValuePairs(const Index &key, const Index &begin, const Index &end) {
   Index last = maximum(begin, end), whole = begin + floorTo(last - begin, 2);
-  k.rolledLoop(begin, whole, 2, [&](Index n) { stageValuePair(key, n, true); });
+  k.loop(begin, whole, 2, [&](Index n) { stageValuePair(key, n, true); });
   k.when(whole < last, [&] { stageValuePair(key, whole, false); });
 }
 
@@ -193,7 +192,7 @@ BlockEmitter::Vecs BlockEmitter::valueProducts(const OperandView &from, const In
     Mask isLive = weight != 0;
     return select(isLive, fma(element, weight, sum), sum);
   };
-  return k.rolledLoop(begin, end, 1, Vecs(width * vectors, k.splat(0)), [&](Index n, Vecs sums) {
+  return k.loop(begin, end, 1, Vecs(width * vectors, k.splat(0)), [&](Index n, Vecs sums) {
     Vecs weights = rowOf(scratch.weights, n);
     Index row = from.along(corner, Dim::J, isPacked && !scratch.values.value() ? keyOfRow({}, n) : n);
     for (int64_t e = 0; e < width; ++e) {
@@ -296,7 +295,7 @@ void BlockEmitter::prefetchNextBlock(const Index &first) {
 void BlockEmitter::storeResult(const Vecs &factors) {
   // Row by row into the scratch of the weights, which are used up.
   const Buffer &rowsT = scratch.weights;
-  k.rolledLoop(0, paddedValueWidth, lanes, [&](Index e) {
+  k.loop(0, paddedValueWidth, lanes, [&](Index e) {
     forVectors(factors, [&](Index v, Vec factor) {
       Vecs columns;
       for (int64_t n = 0; n < lanes; ++n) {
@@ -309,10 +308,10 @@ void BlockEmitter::storeResult(const Vecs &factors) {
     });
   });
   Type type = result.elementType();
-  k.rolledLoop(begin, endOfRows(), 1, [&](Index row) {
+  k.loop(begin, endOfRows(), 1, [&](Index row) {
     Index source = (row - queries.first) * paddedValueWidth, target = result.along(result.base, Dim::I, row);
     if (!result.isContiguous(Dim::E)) {
-      k.rolledLoop(0, valueWidth, 1, [&](Index e) {
+      k.loop(0, valueWidth, 1, [&](Index e) {
         Num element = convert(rowsT(source + e), type);
         result.flat.set(element, result.along(target, Dim::E, e));
       });
@@ -332,7 +331,7 @@ void BlockEmitter::storeResult(const Vecs &factors) {
 /// Whether the result holds an infinity or a NaN.
 Mask BlockEmitter::anyNotFinite() {
   Vec zero = k.splat(0);
-  Vecs sums = k.rolledLoop(0, valueWidth, 1, Vecs(vectors, zero), [&](Index e, Vecs sums) {
+  Vecs sums = k.loop(0, valueWidth, 1, Vecs(vectors, zero), [&](Index e, Vecs sums) {
     for (auto [v, sum] : llvm::enumerate(sums))
       sum = fma(scratch.results.vector(lanes, at(e, v)), zero, sum);
     return sums;
@@ -364,7 +363,7 @@ void BlockEmitter::storeExtra(const OperandView &to, const Index &first, bool is
         scratch.tile.setVector(row, static_cast<int64_t>(lane + n) * spec.keyTile);
   }
   Type type = to.elementType();
-  k.rolledLoop(begin, end, 1, [&](Index row) {
+  k.loop(begin, end, 1, [&](Index row) {
     Index lane = row - queries.first, target = to.along(to.base, Dim::I, row);
     if (isDense) {
       Vec keys = convert(scratch.tile.vector(spec.keyTile, lane * spec.keyTile), type);
@@ -375,7 +374,7 @@ void BlockEmitter::storeExtra(const OperandView &to, const Index &first, bool is
       return;
     }
     Index some = isEdge ? minimum(k.index(spec.keyTile), count) : k.index(spec.keyTile);
-    k.rolledLoop(0, some, 1, [&](Index n) {
+    k.loop(0, some, 1, [&](Index n) {
       Num element = convert(scratch.tile(n * (vectors * lanes) + lane), type);
       to.flat.set(element, to.along(target, Dim::J, first + n));
     });
@@ -393,15 +392,15 @@ void BlockEmitter::fillExtras(const State &state) {
     if (extra.source == ExtraSource::lse)
       continue;
     OperandView to = view(extra.operand);
-    k.rolledLoop(begin, end, 1, [&](Index row) {
+    k.loop(begin, end, 1, [&](Index row) {
       Num hidden = extra.source == ExtraSource::masked_scores ? k.f32(-kInfinity) : scratch.tile(row - queries.first);
       Index target = to.along(to.base, Dim::I, row);
       Vec all = convert(k.splat(hidden), to.elementType());
       auto fill = [&](const Index &from, const Index &upTo) {
         if (to.isContiguous(Dim::J))
-          k.rolledLoop(from, upTo, lanes, [&](Index key) { to.flat.setFirst(all, upTo - key, target + key); });
+          k.loop(from, upTo, lanes, [&](Index key) { to.flat.setFirst(all, upTo - key, target + key); });
         else
-          k.rolledLoop(from, upTo, 1, [&](Index key) { to.flat.set(extract(all, 0), to.along(target, Dim::J, key)); });
+          k.loop(from, upTo, 1, [&](Index key) { to.flat.set(extract(all, 0), to.along(target, Dim::J, key)); });
       };
       Index first = minimum(bounds.lower, numKeys);
       fill(k.index(0), first);
@@ -420,7 +419,7 @@ void BlockEmitter::storeLogSums(const State &state) {
       scratch.tile.setVector(select(isEmptyRow(state.sum[v]), k.splat(-kInfinity), sum), v * lanes);
     }
     OperandView to = view(extra.operand);
-    k.rolledLoop(begin, endOfRows(), 1, [&](Index row) {
+    k.loop(begin, endOfRows(), 1, [&](Index row) {
       Num element = convert(scratch.tile(row - queries.first), to.elementType());
       to.flat.set(element, to.along(to.base, Dim::I, row));
     });

@@ -170,8 +170,8 @@ void BlockGemmEmitter::emitFew(int64_t height) {
   }
   Vecs totals(height * spec.tileVectors, zeroVec());
   if (whole)
-    totals = k.rolledLoop(0, whole, 1, totals,
-                          [&](Index number, Vecs now) { return addBlock(height, number, spec.block, now); });
+    totals =
+        k.loop(0, whole, 1, totals, [&](Index number, Vecs now) { return addBlock(height, number, spec.block, now); });
   if (rest)
     totals = addBlock(height, k.index(whole), rest, totals);
   for (int64_t r = 0; r < height; ++r)
@@ -210,8 +210,8 @@ Vecs BlockGemmEmitter::addBlock(int64_t height, const Index &number, int64_t siz
   };
   Index begin = number * (spec.block / group);
   if (size / group)
-    blockSums = k.rolledLoop(begin, begin + size / group, 1, blockSums,
-                             [&](Index step, Vecs now) { return addWord(step, group, now); });
+    blockSums = k.loop(begin, begin + size / group, 1, blockSums,
+                       [&](Index step, Vecs now) { return addWord(step, group, now); });
   if (size % group)
     blockSums = addWord(begin + size / group, size % group, blockSums);
   Vecs result;
@@ -233,10 +233,10 @@ void BlockGemmEmitter::emitMany() {
     return emitManyBytes();
   const int64_t most = spec.depth(), perDepth = most / spec.block;
   Index numTiles = ceilDiv(taskRows, spec.tileRows);
-  k.rolledLoop(0, spec.k, most, [&](Index depth) {
+  k.loop(0, spec.k, most, [&](Index depth) {
     Index size = minimum(k.index(most), k.index(spec.k) - depth);
     unpack(depth / spec.block, minimum(k.index(perDepth), k.index(spec.numBlocks()) - depth / spec.block));
-    k.rolledLoop(0, numTiles, 1, [&](Index tile) {
+    k.loop(0, numTiles, 1, [&](Index tile) {
       Index height = minimum(k.index(spec.tileRows), taskRows - tile * spec.tileRows);
       SmallVector<int64_t> heights = llvm::to_vector(llvm::seq_inclusive<int64_t>(1, spec.tileRows));
       atHeight(k.b, k.loc, height.value(), heights,
@@ -249,7 +249,7 @@ void BlockGemmEmitter::emitMany() {
 void BlockGemmEmitter::unpack(const Index &firstBlock, const Index &blocks) {
   int64_t rest = spec.k % spec.block;
   Index whole = rest ? minimum(blocks, k.index(spec.k / spec.block) - firstBlock) : blocks;
-  k.rolledLoop(0, whole, 1, [&](Index number) { unpackBlock(firstBlock + number, number * spec.block, spec.block); });
+  k.loop(0, whole, 1, [&](Index number) { unpackBlock(firstBlock + number, number * spec.block, spec.block); });
   if (rest)
     k.when(whole < blocks, [&] { unpackBlock(firstBlock + whole, whole * spec.block, rest); });
 }
@@ -265,7 +265,7 @@ void BlockGemmEmitter::unpackBlock(const Index &number, const Index &target, int
     }
   };
   if (size / group)
-    k.rolledLoop(0, size / group, 1, [&](Index word) { unpackWord(word, group); });
+    k.loop(0, size / group, 1, [&](Index word) { unpackWord(word, group); });
   if (size % group)
     unpackWord(k.index(size / group), size % group);
 }
@@ -279,7 +279,7 @@ void BlockGemmEmitter::addDepth(int64_t height, const Index &tile, const Index &
   for (int64_t r = 0; r < height; ++r)
     for (int64_t v = 0; v < vectors; ++v)
       start.push_back(select(isFirst, zeroVec(), sums.vector(spec.lanes, local + r, v * spec.lanes)));
-  Vecs total = k.rolledLoop(0, size, 1, start, [&](Index at, Vecs now) {
+  Vecs total = k.loop(0, size, 1, start, [&](Index at, Vecs now) {
     Vecs right;
     for (int64_t v = 0; v < vectors; ++v)
       right.push_back(unpacked.vector(spec.lanes, at, v * spec.lanes));
@@ -301,7 +301,7 @@ void BlockGemmEmitter::addDepth(int64_t height, const Index &tile, const Index &
 
 void BlockGemmEmitter::emitRows() {
   result.forColumns(panel, [&](const PanelColumns &columns) {
-    k.rolledLoop(0, taskRows, 1, [&](Index r) {
+    k.loop(0, taskRows, 1, [&](Index r) {
       for (int64_t v = 0; v < result.vectorsOf(columns); ++v)
         result.store(sums.vector(spec.lanes, r, v * spec.lanes), firstRow + r, panel, columns, v);
     });

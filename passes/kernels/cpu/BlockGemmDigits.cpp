@@ -19,8 +19,8 @@ using Vecs = SmallVector<Vec>;
 void BlockGemmEmitter::takeDigits() {
   int64_t whole = spec.k / spec.block, rest = spec.k % spec.block;
   Mask isAlone = rows == 1;
-  isInDigits = k.rolledLoop(0, select(isAlone, k.index(whole), k.index(0)), 1, isAlone,
-                            [&](Index number, Mask before) { return before & takeDigitsOf(number, spec.block); });
+  isInDigits = k.loop(0, select(isAlone, k.index(whole), k.index(0)), 1, isAlone,
+                      [&](Index number, Mask before) { return before & takeDigitsOf(number, spec.block); });
   if (rest)
     isInDigits = k.choose(isInDigits, [&] { return takeDigitsOf(k.index(whole), rest); }, [&] { return isInDigits; });
 }
@@ -58,8 +58,8 @@ Mask BlockGemmEmitter::takeDigitsOf(const Index &number, int64_t size) {
 
 /// The sums of the row and the panel, to the scratch.
 void BlockGemmEmitter::emitDigits() {
-  Vecs totals = k.rolledLoop(0, spec.numBlocks(), 1, Vecs(spec.tileVectors, zeroVec()),
-                             [&](Index number, Vecs now) { return addDigitBlock(number, now); });
+  Vecs totals = k.loop(0, spec.numBlocks(), 1, Vecs(spec.tileVectors, zeroVec()),
+                       [&](Index number, Vecs now) { return addDigitBlock(number, now); });
   for (auto [v, total] : llvm::enumerate(totals))
     sums.setVector(total, 0, static_cast<int64_t>(v) * spec.lanes);
 }

@@ -63,7 +63,7 @@ void BlockGemmEmitter::Tiles::emit(const Index &task, const Index &rowsOfChunk) 
   registers.configure(k.index(kRows), k.index(kRows), depth);
   int64_t whole = spec.numBlocks() / perPass * perPass, rest = spec.numBlocks() - whole;
   if (whole) {
-    k.rolledLoop(0, whole, perPass, [&](Index firstBlock) { emitPass(firstBlock, perPass); });
+    k.loop(0, whole, perPass, [&](Index firstBlock) { emitPass(firstBlock, perPass); });
     markLong(k.b);
   }
   if (rest)
@@ -75,8 +75,8 @@ void BlockGemmEmitter::Tiles::emit(const Index &task, const Index &rowsOfChunk) 
 /// Adds `blocks` blocks to all sums.
 void BlockGemmEmitter::Tiles::emitPass(const Index &firstBlock, int64_t blocks) {
   unpack(firstBlock, blocks);
-  k.rolledLoop(0, ceilDiv(gemm.taskRows, kRows), 1, [&](Index tile) {
-    k.rolledLoop(0, spec.tileVectors, 1, [&](Index vector) { emitTile(tile, vector, firstBlock, blocks); });
+  k.loop(0, ceilDiv(gemm.taskRows, kRows), 1, [&](Index tile) {
+    k.loop(0, spec.tileVectors, 1, [&](Index vector) { emitTile(tile, vector, firstBlock, blocks); });
   });
 }
 
@@ -84,7 +84,7 @@ void BlockGemmEmitter::Tiles::emitPass(const Index &firstBlock, int64_t blocks) 
 void BlockGemmEmitter::Tiles::unpack(const Index &firstBlock, int64_t blocks) {
   int64_t words = spec.block / gemm.group;
   Index last = k.index(spec.panelShape()[1] - 1);
-  k.rolledLoop(0, blocks, 1, [&](Index number) {
+  k.loop(0, blocks, 1, [&](Index number) {
     Vecs points;
     BlockFactors factors;
     if (!spec.hasByteRows)
@@ -94,7 +94,7 @@ void BlockGemmEmitter::Tiles::unpack(const Index &firstBlock, int64_t blocks) {
           spec.zeros == BlockZeros::Constant
               ? k.splat(k.number(gemm.i8, gemm.base()), kTileBytes)
               : bitcast(gemm.zeroPoints(firstBlock + number, k.index(v * spec.lanes)) * int64_t(0x01010101), gemm.i8));
-    k.rolledLoop(0, words, 1, [&](Index word) {
+    k.loop(0, words, 1, [&](Index word) {
       Index step = minimum((firstBlock + number) * words + word, last); // beyond the end rows are 0
       gemm.prefetchAhead(step);
       for (int64_t v = 0; v < spec.tileVectors; ++v) {
@@ -147,7 +147,7 @@ void BlockGemmEmitter::Tiles::emitTile(const Index &tile, const Index &vector, c
   };
   int64_t begun = std::max<int64_t>(blocks / 2 * 2, std::min<int64_t>(blocks, 2));
   if (begun > 2)
-    totals = k.rolledLoop(2, begun, 2, totals, [&](Index number, Vecs now) {
+    totals = k.loop(2, begun, 2, totals, [&](Index number, Vecs now) {
       advance(number, 0, now);
       advance(number + 1, 1, now);
       return now;
@@ -208,7 +208,7 @@ void BlockGemmEmitter::partRows() {
   k.parallel(select(usesTiles, rows, k.index(0)), [&](Index row) {
     // As rows of bytes.
     Index first = row / kRows * (kRows * spec.numBlocks()) + row % kRows;
-    k.rolledLoop(0, whole, 1, [&](Index number) { partBlock(row, number, first + number * kRows, spec.block); });
+    k.loop(0, whole, 1, [&](Index number) { partBlock(row, number, first + number * kRows, spec.block); });
     if (rest)
       partBlock(row, k.index(whole), first + whole * kRows, rest);
   });

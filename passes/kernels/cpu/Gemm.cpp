@@ -171,7 +171,7 @@ GemmEmitter::Vecs GemmEmitter::emitSums(int64_t height) {
   Sums carried(Vecs(height * vectors, k.splat(k.f32(0), spec.lanes)), prefetchAt);
   bool hasScales = spec.storage == PanelStorage::I8, isScaledLast = hasScales && spec.group >= spec.k;
   if (hasScales && !isScaledLast) {
-    carried = k.rolledLoop(0, spec.scaleShape()[1], 1, carried, [&](Index group, Vecs now, Index at) {
+    carried = k.loop(0, spec.scaleShape()[1], 1, carried, [&](Index group, Vecs now, Index at) {
       Index begin = group * spec.group;
       return loopSteps(height, begin, minimum(begin + spec.group, depth), loadScale(group), Sums(now, at));
     });
@@ -191,7 +191,7 @@ GemmEmitter::Vecs GemmEmitter::emitSums(int64_t height) {
 }
 
 GemmEmitter::Sums GemmEmitter::loopSteps(int64_t height, Place begin, Place end, const Vecs &scale, const Sums &inits) {
-  Sums sums = k.rolledLoop(begin, end, 1, inits, [&](Index step, Vecs now, Index at) {
+  Sums sums = k.loop(begin, end, 1, inits, [&](Index step, Vecs now, Index at) {
     Sums next(now, at);
     addStep(height, step, rowsPerStep(), scale, next);
     return next;
@@ -312,7 +312,7 @@ void GemmEmitter::emitDirect(int64_t height, const Vecs &sums) {
 }
 
 void GemmEmitter::emitStaged() {
-  k.rolledLoop(0, tileHeight, 1, [&](Index r) {
+  k.loop(0, tileHeight, 1, [&](Index r) {
     forPanelColumns([&](const PanelColumns &columns) {
       for (int64_t v = 0; v < result.vectorsOf(columns); ++v)
         result.store(scratch.vector(spec.lanes, r, v * spec.lanes), row + r, panel, columns, v);

@@ -63,7 +63,7 @@ void GemmEmitter::HalfTiles::partRows(const Mask &usesTiles) {
   int64_t whole = spec.k / kDepth, tail = spec.k % kDepth;
   k.parallel(select(usesTiles, a.dim(0), k.index(0)), [&](Index row) {
     Index place = row / kBlockRows * (steps * kStepElements) + row % kBlockRows * kDepth;
-    k.rolledLoop(0, whole, 1, [&](Index step) { partStep(row, place, step, kDepth); });
+    k.loop(0, whole, 1, [&](Index step) { partStep(row, place, step, kDepth); });
     if (tail)
       partStep(row, place, k.index(whole), tail);
   });
@@ -102,7 +102,7 @@ void GemmEmitter::HalfTiles::emitTasks(const Mask &usesTiles) {
     gemm.scratch = sums;
     unpack();
     registers->configure(k.index(kTileRows), k.index(kTileRows));
-    k.rolledLoop(0, ceilDiv(height, kBlockRows), 1, [&](Index block) { emitBlock(block); });
+    k.loop(0, ceilDiv(height, kBlockRows), 1, [&](Index block) { emitBlock(block); });
     registers->release();
     gemm.emitStaged();
   });
@@ -111,7 +111,7 @@ void GemmEmitter::HalfTiles::emitTasks(const Mask &usesTiles) {
 /// Writes the panel at hand out as tiles of bf16, two parts of each.
 void GemmEmitter::HalfTiles::unpack() {
   int64_t whole = spec.k / kDepth, tail = spec.k % kDepth;
-  k.rolledLoop(0, whole, 1, [&](Index step) { unpackStep(step, kDepth); });
+  k.loop(0, whole, 1, [&](Index step) { unpackStep(step, kDepth); });
   if (tail)
     unpackStep(k.index(whole), tail);
 }
@@ -131,7 +131,7 @@ void GemmEmitter::HalfTiles::unpackStep(const Index &step, int64_t size) {
         columns.setVector(bitcast(toPairs(first[part], second[part]), k.b.getI8Type()), v,
                           step * kStepBytes + (pair + part * kTileRows) * kTileBytes);
     };
-    k.rolledLoop(0, size / 2, 1, [&](Index pair) { emitPair(pair, true); });
+    k.loop(0, size / 2, 1, [&](Index pair) { emitPair(pair, true); });
     if (size % 2)
       emitPair(k.index(size / 2), false);
     Vec none = k.splat(k.number(k.b.getI8Type(), int64_t(0)), kTileBytes);
@@ -145,11 +145,11 @@ void GemmEmitter::HalfTiles::unpackStep(const Index &step, int64_t size) {
 /// other ones: four chains of additions, as many as keep the unit at work.
 void GemmEmitter::HalfTiles::emitBlock(const Index &block) {
   Index left = rowParts.address() + (firstBlock + block) * (steps * kStepElements * 2);
-  k.rolledLoop(0, spec.tileVectors, 1, [&](Index vector) {
+  k.loop(0, spec.tileVectors, 1, [&](Index vector) {
     for (int64_t number = 0; number < 4; ++number)
       registers->zero(number);
     std::tuple<Index, Index> places(left, columns.address() + vector * (steps * kStepBytes));
-    k.rolledLoop(0, steps, 1, places, [&](Index step, Index left, Index right) {
+    k.loop(0, steps, 1, places, [&](Index step, Index left, Index right) {
       addStep(left, right);
       prefetch(block * spec.tileVectors + vector, step);
       return std::tuple(left + kStepElements * 2, right + kStepBytes);
@@ -159,7 +159,7 @@ void GemmEmitter::HalfTiles::emitBlock(const Index &block) {
       registers->store(i, at + i * kTileRows * gemm.width * 4, k.index(gemm.width * 4));
       registers->store(2 + i, rest.address() + i * kTileRows * kTileBytes, k.index(kTileBytes));
     }
-    k.rolledLoop(0, kBlockRows, 1, [&](Index r) {
+    k.loop(0, kBlockRows, 1, [&](Index r) {
       Index row = block * kBlockRows + r, column = vector * kLanes;
       Vec greatest = sums.vector(kLanes, row, column), others = rest.vector(kLanes, r, 0);
       // An infinity times the nothing that is left of a weight is no number: the greatest products know.

@@ -44,7 +44,7 @@ void GemmEmitter::emitSharedTask(const Index &task, const Index &perTask) {
   emitBlock();
   filled.reset();
   wide = widened;
-  k.rolledLoop(first + 1, end, 1, [&](Index block) {
+  k.loop(first + 1, end, 1, [&](Index block) {
     placeBlock(block);
     prefetchAt = following + (block - first) * (prefetchStep * depth);
     emitBlock();

@@ -98,7 +98,7 @@ void GemmEmitter::Tiles::emit(const Index &task) {
 /// what follows in memory may be another row's, or nobody's.
 void GemmEmitter::Tiles::copyTails() {
   int64_t whole = spec.k / kTileDepth * kTileDepth;
-  k.rolledLoop(0, gemm.tileHeight, 1, [&](Index at) {
+  k.loop(0, gemm.tileHeight, 1, [&](Index at) {
     for (auto [part, buffer] : llvm::enumerate(gemm.rowParts))
       tails.setVector(buffer.first(k.index(spec.k - whole), kTileDepth, gemm.row + at, whole), int64_t(part), at, 0);
   });
@@ -112,7 +112,7 @@ void GemmEmitter::Tiles::emitBlocks(const Blocks &blocks) {
   if (steps)
     emitPass(blocks, k.index(0), k.index(std::min(steps, cached)), /*isFirst=*/true, /*isTail=*/false);
   if (steps > cached)
-    k.rolledLoop(1, static_cast<int64_t>(llvm::divideCeil(steps, cached)), 1, [&](Index pass) {
+    k.loop(1, static_cast<int64_t>(llvm::divideCeil(steps, cached)), 1, [&](Index pass) {
       Index first = pass * cached;
       emitPass(blocks, first, minimum(first + cached, k.index(steps)), /*isFirst=*/false, /*isTail=*/false);
     });
@@ -123,14 +123,14 @@ void GemmEmitter::Tiles::emitBlocks(const Blocks &blocks) {
 /// Adds the products of steps [firstStep, endStep) to the sums of each block.
 void GemmEmitter::Tiles::emitPass(const Blocks &blocks, const Index &firstStep, const Index &endStep, bool isFirst,
                                   bool isTail) {
-  k.rolledLoop(blocks.begin, blocks.end, 1, [&](Index block) {
+  k.loop(blocks.begin, blocks.end, 1, [&](Index block) {
     if (isFirst)
       for (int64_t number = 0; number < (blocks.isHigh ? 4 : 2); ++number)
         registers.zero(number);
     else
       forSums(block, blocks.isHigh,
               [&](int64_t number, Index address, Index stride) { registers.load(number, address, stride); });
-    k.rolledLoop(firstStep, endStep, 1, [&](Index step) {
+    k.loop(firstStep, endStep, 1, [&](Index step) {
       emitStep(block, blocks.isHigh, step, isTail);
       prefetch(block, step);
     });

@@ -78,7 +78,7 @@ Vecs IntegerGemmEmitter::loadRight(const Index &step) {
 IntegerGemmEmitter::Sums IntegerGemmEmitter::addSteps(const Sums &init, int64_t height, const Index &from,
                                                       const Index &to, Steps steps) {
   int64_t together = steps == Steps::Double ? 2 : 1;
-  Sums result = k.rolledLoop(from, to, together, init, [&](Index number, Vecs sums, Index at) {
+  Sums result = k.loop(from, to, together, init, [&](Index number, Vecs sums, Index at) {
     SmallVector<Index> taken;
     SmallVector<Vecs> right;
     for (int64_t n = 0; n < together; ++n) {
@@ -119,7 +119,7 @@ void IntegerGemmEmitter::emitTile(int64_t height) {
   if (tail)
     sums = multiply(sums, height, loadRight(whole), [&](int64_t r) { return rowBytes(row + r, whole * group, tail); });
   if (ShapedType::isDynamic(spec.k) && group > 1)
-    sums = k.rolledLoop(whole, ceilDiv(depth, group), 1, sums, [&](Index step, Vecs sums) {
+    sums = k.loop(whole, ceilDiv(depth, group), 1, sums, [&](Index step, Vecs sums) {
       Index first = step * group;
       return multiply(sums, height, loadRight(step),
                       [&](int64_t r) { return lastBytes(row + r, first, depth - first); });
@@ -195,8 +195,8 @@ Num IntegerGemmEmitter::rowSum(Index row) {
   auto add = [&](const Vec &sum, const Vec &of) {
     return spec.dot == ByteDot::Single ? bytes.add(sum, {of}, {ones}) : bytes.addNarrow(sum, {of}, {ones});
   };
-  Vec sum = k.rolledLoop(0, whole, step, sumsOf(0),
-                         [&](Index first, Vec sum) { return add(sum, a.vector(step, row, first)); });
+  Vec sum =
+      k.loop(0, whole, step, sumsOf(0), [&](Index first, Vec sum) { return add(sum, a.vector(step, row, first)); });
   markLong(k.b);
   if (ShapedType::isDynamic(spec.k) || spec.k % step)
     sum = add(sum, a.first(depth - whole, step, row, whole));
@@ -218,7 +218,7 @@ void IntegerGemmEmitter::emitRows(const Index &first, const Index &place, const 
       else if (spec.columnZero == ZeroPoint::ByColumn)
         zeros.push_back(convert(result.load(columnZero, columns, v, panel * width + offset), i32));
     }
-    k.rolledLoop(0, count, 1, [&](Index r) {
+    k.loop(0, count, 1, [&](Index r) {
       Index at = first + r;
       Vec difference;
       if (spec.columnZero != ZeroPoint::None) { // K za - sum of the row

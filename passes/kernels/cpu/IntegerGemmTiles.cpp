@@ -86,14 +86,14 @@ void IntegerGemmEmitter::Tiles::emit(const Index &task) {
 
   // A part of the panel at a time, which stays in the first-level cache for all blocks.
   auto pass = [&](const Index &first, const Index &end) {
-    k.rolledLoop(0, blocks, 1, [&](Index block) { emitBlock(block, first, end); });
+    k.loop(0, blocks, 1, [&](Index block) { emitBlock(block, first, end); });
   };
   if (isOnePass) {
     pass(k.index(0), steps);
   } else {
     Index passes = select(blocks == 1, k.index(1), ceilDiv(steps, kCachedSteps));
     Index perPass = (steps + passes - 1) / passes;
-    k.rolledLoop(0, passes, 1, [&](Index number) { pass(number * perPass, minimum((number + 1) * perPass, steps)); });
+    k.loop(0, passes, 1, [&](Index number) { pass(number * perPass, minimum((number + 1) * perPass, steps)); });
     markLong(k.b);
   }
   for (int64_t number = 0; number < 4; ++number)
@@ -108,7 +108,7 @@ void IntegerGemmEmitter::Tiles::copyTail() {
   rightTail = k.scratch({kWords, gemm.stepBytes}, gemm.i8);
   k.when(whole < steps, [&] {
     Index last = gemm.panels.dim(1) - 1;
-    k.rolledLoop(0, kWords, 1, [&](Index word) {
+    k.loop(0, kWords, 1, [&](Index word) {
       for (int64_t at = 0; at < gemm.stepBytes; at += kTileBytes)
         rightTail.setVector(gemm.panels.vector(kTileBytes, gemm.panelAt, minimum(whole * kWords + word, last), at),
                             word, at);
@@ -128,7 +128,7 @@ void IntegerGemmEmitter::Tiles::emitBlock(const Index &block, const Index &first
   // Addresses are carried: worked out from the number of the step, they don't fit the registers.
   std::tuple<Index, Index, Index, Index> places(left, rightAt + first * kStepBytes, nextPanel(block, first),
                                                 k.index(0));
-  k.rolledLoop(first, end, 1, places, [&](Index step, Index left, Index right, Index next, Index row) {
+  k.loop(first, end, 1, places, [&](Index step, Index left, Index right, Index next, Index row) {
     Index columns = hasTail ? select(step < whole, right, rightTail.address()) : right;
     auto addOnly = [&] {
       k.when(
@@ -223,7 +223,7 @@ void IntegerGemmEmitter::Tiles::prefetch(const Index &at) {
   constexpr int64_t kLeast = kStepBytes / kGroupBlocks; // the share of one of all blocks
   for (int64_t byte = 0; byte < kLeast; byte += kTileBytes)
     ask(at + byte);
-  k.rolledLoop(kLeast, pieceBytes, kTileBytes, [&](Index byte) { ask(at + byte); });
+  k.loop(kLeast, pieceBytes, kTileBytes, [&](Index byte) { ask(at + byte); });
 }
 
 void IntegerGemmEmitter::emitTileTasks(const Mask &isWanted) {

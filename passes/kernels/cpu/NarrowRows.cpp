@@ -32,8 +32,8 @@ FailureOr<func::FuncOp> buildNarrowRows(OpBuilder &builder, Location loc, const 
     Index rest = k.index(width - whole);
     auto last = [&] { return convert(from.first(rest, lanes, source + whole), f32); };
     auto load = [&](Index at) { return convert(from.vector(lanes, source + at), f32); };
-    Vec tops = k.rolledLoop(0, whole, lanes, k.splat(k.f32(0), lanes),
-                            [&](Index at, Vec tops) { return maximum(abs(load(at)), tops); });
+    Vec tops = k.loop(0, whole, lanes, k.splat(k.f32(0), lanes),
+                      [&](Index at, Vec tops) { return maximum(abs(load(at)), tops); });
     if (whole < width)
       tops = maximum(abs(last()), tops);
     Num top = maximumOfLanes(tops);
@@ -43,7 +43,7 @@ FailureOr<func::FuncOp> buildNarrowRows(OpBuilder &builder, Location loc, const 
                         k.splat(k.f32(kGreatestCode), lanes));
       return convert(convert(code, k.b.getI32Type()), i8);
     };
-    k.rolledLoop(0, whole, lanes, [&](Index at) { to.setVector(codes(load(at)), target + at); });
+    k.loop(0, whole, lanes, [&](Index at) { to.setVector(codes(load(at)), target + at); });
     if (whole < width)
       to.setFirst(codes(last()), rest, target + whole);
     Num scale = bitcast(top / kGreatestCode, k.b.getI32Type());

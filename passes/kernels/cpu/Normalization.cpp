@@ -50,7 +50,7 @@ public:
   /// `body` for each piece of the row.
   void forEach(llvm::function_ref<void(Piece)> body) {
     Index whole = floorTo(size, lanes);
-    k.rolledLoop(0, whole, lanes, [&](Index first) { body({first, Index()}); });
+    k.loop(0, whole, lanes, [&](Index first) { body({first, Index()}); });
     if (hasTail())
       k.when(whole < size, [&] { body({whole, size - whole}); });
   }
@@ -59,13 +59,13 @@ public:
   Vec reduce(double neutral, Combine combine, llvm::function_ref<Vec(Piece)> body) {
     Index wide = floorTo(size, kUnroll * lanes), whole = floorTo(size, lanes);
     SmallVector<Vec> sums(kUnroll, splat(neutral));
-    sums = k.rolledLoop(0, wide, kUnroll * lanes, sums, [&](Index first, SmallVector<Vec> next) {
+    sums = k.loop(0, wide, kUnroll * lanes, sums, [&](Index first, SmallVector<Vec> next) {
       for (auto [n, sum] : llvm::enumerate(next))
         sum = combine(sum, body({first + n * lanes, Index()}));
       return next;
     });
-    Vec all = k.rolledLoop(wide, whole, lanes, tree<Vec>(sums, combine),
-                           [&](Index first, Vec sum) { return combine(sum, body({first, Index()})); });
+    Vec all = k.loop(wide, whole, lanes, tree<Vec>(sums, combine),
+                     [&](Index first, Vec sum) { return combine(sum, body({first, Index()})); });
     if (hasTail())
       all = k.choose(whole < size, [&] { return combine(all, body({whole, size - whole})); }, [&] { return all; });
     return acrossLanes(all, combine);
@@ -157,16 +157,16 @@ FailureOr<func::FuncOp> buildColumnSoftmax(OpBuilder &builder, Location loc, con
     Index column = n % perRow * spec.lanes, left = columns - column, first = n / perRow * (rows * columns) + column;
     auto at = [&](Index row) { return first + row * columns; };
     auto load = [&](const Buffer &x, Index row) { return x.first(left, spec.lanes, at(row)); };
-    Vec top = k.rolledLoop(0, rows, 1, k.splat(k.f32(-kInfinity), spec.lanes),
-                           [&](Index row, Vec top) { return greaterOf(top, load(from, row)); });
-    Vec sum = k.rolledLoop(0, rows, 1, k.splat(k.f32(0), spec.lanes), [&](Index row, Vec sum) {
+    Vec top = k.loop(0, rows, 1, k.splat(k.f32(-kInfinity), spec.lanes),
+                     [&](Index row, Vec top) { return greaterOf(top, load(from, row)); });
+    Vec sum = k.loop(0, rows, 1, k.splat(k.f32(0), spec.lanes), [&](Index row, Vec sum) {
       Vec weight = exp(load(from, row) - top);
       if (!spec.log)
         to.setFirst(weight, left, at(row));
       return sum + weight;
     });
     Vec last = spec.log ? log(sum) : 1.0 / sum;
-    k.rolledLoop(0, rows, 1, [&](Index row) {
+    k.loop(0, rows, 1, [&](Index row) {
       to.setFirst(spec.log ? load(from, row) - top - last : load(to, row) * last, left, at(row));
     });
   });

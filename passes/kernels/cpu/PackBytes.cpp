@@ -104,11 +104,11 @@ void PackBytesEmitter::packRows(bool isWhole) {
     }
     return totals;
   };
-  totals = k.rolledLoop(0, whole, 1, totals,
-                        [&](Index step, SmallVector<Vec> totals) { return packStep(step, totals, std::nullopt); });
+  totals = k.loop(0, whole, 1, totals,
+                  [&](Index step, SmallVector<Vec> totals) { return packStep(step, totals, std::nullopt); });
   markLong(k.b);
   if (ShapedType::isDynamic(spec.k) || spec.k % spec.group)
-    totals = k.rolledLoop(whole, ceilDiv(depth, spec.group), 1, totals, [&](Index step, SmallVector<Vec> totals) {
+    totals = k.loop(whole, ceilDiv(depth, spec.group), 1, totals, [&](Index step, SmallVector<Vec> totals) {
       return packStep(step, totals, depth - step * spec.group);
     });
   for (int64_t v = 0; v < vectors; ++v)
@@ -118,7 +118,7 @@ void PackBytesEmitter::packRows(bool isWhole) {
 /// Of a matrix whose columns are dense: the rows of a step are a word.
 void PackBytesEmitter::packColumns() {
   int64_t bytes = spec.lanes;
-  k.rolledLoop(0, spec.width, 1, [&](Index column) {
+  k.loop(0, spec.width, 1, [&](Index column) {
     Index from = first + column, whole = depth / bytes * bytes;
     auto store = [&](const Vec &x, Index row, bool isWhole) { // `bytes` rows, some steps
       for (int64_t n = 0; n < bytes; n += spec.group) {
@@ -133,7 +133,7 @@ void PackBytesEmitter::packColumns() {
     k.when(
         from < columns,
         [&] {
-          Vec total = k.rolledLoop(0, whole, bytes, k.splat(k.i32(0), bytes), [&](Index row, Vec total) {
+          Vec total = k.loop(0, whole, bytes, k.splat(k.i32(0), bytes), [&](Index row, Vec total) {
             Vec x = flipped(source.vector(bytes, matrix, from, row));
             store(x, row, true);
             return total + convert(x, i32);
@@ -147,8 +147,8 @@ void PackBytesEmitter::packColumns() {
         },
         [&] {
           Vec zeros = k.splat(k.number(i8, int64_t(0)), spec.group);
-          k.rolledLoop(0, ceilDiv(depth, spec.group), 1,
-                       [&](Index step) { panels.setVector(zeros, panel, step, column * spec.group); });
+          k.loop(0, ceilDiv(depth, spec.group), 1,
+                 [&](Index step) { panels.setVector(zeros, panel, step, column * spec.group); });
           sums.set(k.i32(0), panel, column);
         });
   });
@@ -160,7 +160,7 @@ void PackBytesEmitter::orderSteps() {
   ByteProducts bytes(k, ByteDot::Pairs);
   int64_t bytesOfVector = spec.lanes * spec.group;
   Index whole = depth / spec.group;
-  Index numNarrow = k.rolledLoop(0, whole, 1, k.index(0), [&](Index step, Index before) {
+  Index numNarrow = k.loop(0, whole, 1, k.index(0), [&](Index step, Index before) {
     Mask isWide = k.truth(false);
     for (int64_t at = 0; at < spec.width * spec.group; at += bytesOfVector)
       isWide = isWide | bytes.hasWide(panels.vector(bytesOfVector, panel, step, at));

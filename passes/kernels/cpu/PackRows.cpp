@@ -35,9 +35,8 @@ func::FuncOp buildPackRows(OpBuilder &b, Location loc, const PackRowsSpec &spec)
       packed.setVector(bytes, matrix, block, step, line);
       return k.asVec(k.intrinsic("llvm.x86.avx512.vpdpbusd.512", total.type(), {total, bytes, ones}));
     };
-    total = k.rolledLoop(0, whole, 1, total, [&](Index step, Vec total) {
-      return take(a.vector(kDepth, row, step * kDepth), step, total);
-    });
+    total = k.loop(0, whole, 1, total,
+                   [&](Index step, Vec total) { return take(a.vector(kDepth, row, step * kDepth), step, total); });
     markLong(k.b);
     if (ShapedType::isDynamic(spec.k) || spec.k % kDepth)
       total = k.choose(

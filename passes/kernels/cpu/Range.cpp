@@ -25,7 +25,7 @@ std::pair<Vec, Vec> reduce(Code &k, const Buffer &flat, Index begin, Index end, 
   Index wide = begin + floorTo(size, step), whole = begin + floorTo(size, lanes);
   std::tuple<Vecs, Vecs> parts(Vecs(kUnroll, k.splat(k.f32(-kInfinity), lanes)),
                                Vecs(kUnroll, k.splat(k.f32(kInfinity), lanes)));
-  parts = k.rolledLoop(begin, wide, step, parts, [&](Index first, Vecs most, Vecs least) {
+  parts = k.loop(begin, wide, step, parts, [&](Index first, Vecs most, Vecs least) {
     for (int64_t n = 0; n < kUnroll; ++n) {
       Vec x = flat.vector(lanes, first + n * lanes);
       most[n] = maximum(most[n], x);
@@ -35,10 +35,10 @@ std::pair<Vec, Vec> reduce(Code &k, const Buffer &flat, Index begin, Index end, 
   });
   std::tuple<Vec, Vec> all(tree<Vec>(std::get<0>(parts), greater), tree<Vec>(std::get<1>(parts), lesser));
   auto join = [](Vec most, Vec least, Vec x) { return std::tuple(maximum(most, x), minimum(least, x)); };
-  all = k.rolledLoop(wide, whole, lanes, all,
-                     [&](Index at, Vec most, Vec least) { return join(most, least, flat.vector(lanes, at)); });
-  all = k.rolledLoop(whole, end, 1, all,
-                     [&](Index at, Vec most, Vec least) { return join(most, least, splat(flat(at), lanes)); });
+  all = k.loop(wide, whole, lanes, all,
+               [&](Index at, Vec most, Vec least) { return join(most, least, flat.vector(lanes, at)); });
+  all = k.loop(whole, end, 1, all,
+               [&](Index at, Vec most, Vec least) { return join(most, least, splat(flat(at), lanes)); });
   return {acrossLanes(std::get<0>(all), greater), acrossLanes(std::get<1>(all), lesser)};
 }
 

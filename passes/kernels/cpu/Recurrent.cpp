@@ -32,16 +32,15 @@ SmallVector<MemRefType> RecurrentEmitter::weightTypes() {
 Index RecurrentEmitter::countSteps(const Task &task) {
   if (!spec.hasLengths)
     return places.steps;
-  return k.rolledLoop(0, task.rows, 1, k.index(0), [&](Index row, Index longest) {
-    return maximum(longest, toIndex(at.lengths(task.firstRow + row)));
-  });
+  return k.loop(0, task.rows, 1, k.index(0),
+                [&](Index row, Index longest) { return maximum(longest, toIndex(at.lengths(task.firstRow + row))); });
 }
 
 void RecurrentEmitter::forEachRegister(const Task &task, int64_t units,
                                        llvm::function_ref<void(Index, Index, Index)> body) {
-  k.rolledLoop(0, task.rows, 1, [&](Index n) {
+  k.loop(0, task.rows, 1, [&](Index n) {
     Index row = task.firstRow + n;
-    k.rolledLoop(0, units, lanes, [&](Index unit) { body(row, unit, hidden - unit); });
+    k.loop(0, units, lanes, [&](Index unit) { body(row, unit, hidden - unit); });
   });
 }
 
@@ -69,7 +68,7 @@ void RecurrentEmitter::emitFinal(const Task &task, Index count) {
 void RecurrentEmitter::emitPadding(const Task &task, Index count) {
   if (!spec.hasLengths)
     return;
-  k.rolledLoop(count, places.steps, 1, [&](Index time) {
+  k.loop(count, places.steps, 1, [&](Index time) {
     forEachRegister(task, hidden, [&](Index row, Index unit, Index rest) {
       at.sequence.setFirst(splat(0), rest, places.sequence(task.direction, time, row, unit));
     });
@@ -98,14 +97,14 @@ void RecurrentEmitter::emitGroups() {
       task.rows = height + toIndex(group < extra);
     Index count = countSteps(task);
     emitInitial(task);
-    k.rolledLoop(0, count, 1, [&](Index step) {
+    k.loop(0, count, 1, [&](Index step) {
       task.time = places.timeOf(task.direction, step, count);
       task.parity = step % 2;
       for (unsigned sweep = 0; sweep < sweeps.size(); ++sweep) {
         // Odd steps go backwards: the panels read last are still in the cache.
         int64_t panels = spec.numPanels(sweeps[sweep]);
         Mask isOdd = task.parity == 1;
-        k.rolledLoop(0, panels, 1, [&](Index n) { emitPanels(task, sweep, select(isOdd, panels - 1 - n, n)); });
+        k.loop(0, panels, 1, [&](Index n) { emitPanels(task, sweep, select(isOdd, panels - 1 - n, n)); });
       }
     });
     markLong(k.b);
@@ -122,7 +121,7 @@ void RecurrentEmitter::emitChunks() {
   task.rows = places.batch;
   Index count = countSteps(task);
   emitInitial(task);
-  k.rolledLoop(0, count, 1, [&](Index step) {
+  k.loop(0, count, 1, [&](Index step) {
     task.time = places.timeOf(task.direction, step, count);
     task.parity = step % 2;
     for (unsigned sweep = 0; sweep < sweeps.size(); ++sweep) {

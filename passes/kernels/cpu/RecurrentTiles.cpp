@@ -109,7 +109,7 @@ SmallVector<Vec> RecurrentEmitter::emitSums(const Task &task, unsigned number, I
   // Whole numbers are summed up group by group, then scaled.
   int64_t numGroups = spec.scaleShape(sweep)[1];
   Vecs none(inits.size(), splat(0));
-  return k.rolledLoop(0, numGroups, 1, inits, [&](Index group, Vecs carried) {
+  return k.loop(0, numGroups, 1, inits, [&](Index group, Vecs carried) {
     Index begin = group * spec.group, end = minimum(begin + spec.group, hidden);
     if (numGroups == 1)
       begin = k.index(0), end = k.index(hidden);
@@ -151,7 +151,7 @@ SmallVector<Vec> RecurrentEmitter::addProducts(const Products &of, Index begin, 
       addRow(split && u % 2 ? sums.drop_front(count) : sums, perStep == 2 ? row : row + u, perStep == 2 ? u : 0);
   };
   bool hasOdd = perStep == 2 && hidden % 2;
-  sums = k.rolledLoop(begin, hasOdd ? k.index(hidden - 1) : end, stride, sums, [&](Index row, Vecs next) {
+  sums = k.loop(begin, hasOdd ? k.index(hidden - 1) : end, stride, sums, [&](Index row, Vecs next) {
     addStep(next, row, stride);
     return next;
   });
@@ -209,7 +209,7 @@ void RecurrentEmitter::emitPanels(const Task &task, unsigned number, Index panel
     least = std::max<int64_t>(1, *rows / count);
     most = *rows % count ? least + 1 : least;
   }
-  k.rolledLoop(0, blocks, 1, [&](Index block) {
+  k.loop(0, blocks, 1, [&](Index block) {
     Index row = task.firstRow + (block * height + minimum(block, extra));
     k.match(height + toIndex(block < extra), least, most,
             [&](int64_t rows) { emitBlock(task, number, panel, row, rows); });

@@ -20,14 +20,14 @@ public:
         lanes(std::max<int64_t>(spec.lanes * 32 / bits, 1)) {}
 
   void emit() {
-    k.rolledLoop(0, count, 1, [&](Index place) { put(place, {place, elementOf(place)}); });
+    k.loop(0, count, 1, [&](Index place) { put(place, {place, elementOf(place)}); });
     Index parents = count / 2;
-    k.rolledLoop(0, parents, 1, [&](Index n) {
+    k.loop(0, parents, 1, [&](Index n) {
       Index place = parents - n - 1;
       sink(place, at(place), count);
     });
     scan();
-    k.rolledLoop(1, count, 1, [&](Index n) {
+    k.loop(1, count, 1, [&](Index n) {
       Index end = count - n;
       Item last = at(end);
       put(end, at(k.index(0)));
@@ -128,12 +128,12 @@ private:
     };
     Index whole = count + floorTo(length - count, lanes);
     Num root = keysOf(at(k.index(0)).element);
-    root = k.rolledLoop(count, whole, lanes, root, [&](Index position, Num root) {
+    root = k.loop(count, whole, lanes, root, [&](Index position, Num root) {
       Vec keys = keysOf(input.vector(lanes, first + position));
-      auto each = [&] { return k.rolledLoop(position, position + lanes, 1, root, admit); };
+      auto each = [&] { return k.loop(position, position + lanes, 1, root, admit); };
       return k.choose(unlikely(any(keys > root)), each, [&] { return root; });
     });
-    k.rolledLoop(whole, length, 1, root, admit);
+    k.loop(whole, length, 1, root, admit);
   }
 
   Code &k;
@@ -196,7 +196,7 @@ FailureOr<func::FuncOp> buildTopK(OpBuilder &builder, Location loc, const TopKSp
     Index length = input.dim(last), places = values.dim(last);
     // Nothing to choose: an empty heap has no root. Places without an element hold 0.
     RowSelection selection(k, spec, input.flat(), values.flat(), positions.flat(), row, length, places);
-    k.rolledLoop(minimum(places, length), places, 1, [&](Index place) { selection.clear(place); });
+    k.loop(minimum(places, length), places, 1, [&](Index place) { selection.clear(place); });
     k.when(minimum(places, length) > 0, [&] { selection.emit(); });
   });
   return f.function;

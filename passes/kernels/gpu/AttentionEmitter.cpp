@@ -200,8 +200,8 @@ Nums AttentionEmitter::sweepTiles(const Index &begin, const Index &end, const Ke
   if (lists)
     return sweepListedTiles(begin, end, bounds);
   copyKeys(begin);
-  return k.rolledLoop(begin, end, keysPerTile, startState(),
-                      [&](Index key, Nums state) { return sweepOne(key, key + keysPerTile, bounds, state); });
+  return k.loop(begin, end, keysPerTile, startState(),
+                [&](Index key, Nums state) { return sweepOne(key, key + keysPerTile, bounds, state); });
 }
 
 void AttentionEmitter::setTile(const Index &key, const Index &next, const KeyMask::Bounds &bounds) {

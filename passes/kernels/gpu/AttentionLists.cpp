@@ -62,7 +62,7 @@ void BlockLists::setSizes(const Index &first, const Index &numQueries, const Ind
 Index BlockLists::mark(const Index &from) {
   begin = from;
   k.barrier(); // the marks of the window before have been read
-  k.rolledLoop(k.thread, bytes, sizes.threads, [&](Index n) { marks.set(byte(0), n); });
+  k.loop(k.thread, bytes, sizes.threads, [&](Index n) { marks.set(byte(0), n); });
   k.barrier();
   // A key must be in all lists.
   Index next = windowEnd();
@@ -77,7 +77,7 @@ Index BlockLists::markList(const List &list) {
   Index lastQuery = minimum(first + (sizes.queries - 1), numQueries - 1);
   Index rows = lastQuery / list.rows - row + 1;
   Index blocks = ceilDiv(numKeys, list.columns), firstBlock = begin / list.columns;
-  Index next = k.rolledLoop(k.thread, rows * list.count, sizes.threads, numKeys, [&](Index n, Index next) {
+  Index next = k.loop(k.thread, rows * list.count, sizes.threads, numKeys, [&](Index n, Index next) {
     Index at = n / list.count;
     Index entry = toIndex(list.view.flat(list.view.at({{Dim::I, row + at}}) + n % list.count));
     // Compared before it is multiplied: an entry may be any number.
@@ -89,7 +89,7 @@ Index BlockLists::markList(const List &list) {
       auto set = [&](const Index &place) { marks.set(byte(1), place + list.base); };
       set(at * list.blocks + (entry - firstBlock) + windowTiles);
       Index tile = (from - begin) / sizes.keys;
-      k.rolledLoop(tile, ceilDiv(to - begin, sizes.keys), 1, set);
+      k.loop(tile, ceilDiv(to - begin, sizes.keys), 1, set);
     });
     return minimum(next, select(end < stop, maximum(start, end), numKeys));
   });

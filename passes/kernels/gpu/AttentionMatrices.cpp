@@ -351,7 +351,7 @@ Nums MatricesEmitter::addVisible(ArrayRef<Nums> weights, const Nums &sums) {
       memory.set(k.asFloat(word), place);
     }
   k.warpBarrier();
-  return k.rolledLoop(0, keysPerTile, 2, sums, [&](Index key, Nums sums) {
+  return k.loop(0, keysPerTile, 2, sums, [&](Index key, Nums sums) {
     Nums pairs[2];
     for (int64_t r = 0; r < 2; ++r)
       pairs[r] = readTwo(memory, row(r) * weightPitch() + key / perWord());

@@ -36,7 +36,7 @@ Num AttentionEmitter::scaleOfRow(const OperandView &view, int64_t dim, const Ind
 /// What a row without a visible key gets of policy `uniform`.
 Num AttentionEmitter::meanOfValues(const OperandView &value, const Index &column) {
   Index corner = value.at({{Dim::E, column}});
-  Num sum = k.rolledLoop(0, numKeys, 1, k.f32(0), [&](Index j, Num sum) {
+  Num sum = k.loop(0, numKeys, 1, k.f32(0), [&](Index j, Num sum) {
     Num x = k.loadWide(value.flat, value.along(corner, Dim::J, j), 1)[0];
     return sum + (spec.isInBytes(spec.value) ? x * scaleOfRow(value, Dim::E, j) : x);
   });
@@ -132,7 +132,7 @@ void AttentionEmitter::store(const Nums &state) {
         rounded.empty() ? storeColumns(columns, factor, offset) : storeRounded(rounded, member, offset);
       };
       auto uniform = [&] {
-        k.rolledLoop(member, valueWidth, groupWidth, [&](Index column) {
+        k.loop(member, valueWidth, groupWidth, [&](Index column) {
           Num mean = meanOfValues(views[spec.value], column);
           storeF32(mean, view, view.along(offset, Dim::E, column));
         });
@@ -188,19 +188,18 @@ void AttentionEmitter::mergeParts(ValueRange buffers) {
     Index base = number * (splits * (valueWidth + 2)), lane = k.thread % kWarp;
     auto read = [&](const Index &part, const Index &place) { return parts(base + part * (valueWidth + 2) + place); };
     auto topOf = [&](const Index &part) { return read(part, k.index(valueWidth)); };
-    Num top =
-        k.rolledLoop(0, splits, 1, k.f32(-kInfinity), [&](Index part, Num top) { return maximum(top, topOf(part)); });
+    Num top = k.loop(0, splits, 1, k.f32(-kInfinity), [&](Index part, Num top) { return maximum(top, topOf(part)); });
     Num shift = shiftOf(top);
     // The sum, which is the same in all columns, and one of them.
     auto merge = [&](const Index &column) {
       std::tuple zeros(k.f32(0), k.f32(0));
-      return k.rolledLoop(0, splits, 1, zeros, [&](Index part, Num sum, Num x) {
+      return k.loop(0, splits, 1, zeros, [&](Index part, Num sum, Num x) {
         Num factor = exponential(topOf(part) - shift);
         sum = fma(factor, read(part, k.index(valueWidth + 1)), sum);
         return std::tuple(sum, fma(factor, read(part, column), x));
       });
     };
-    k.rolledLoop(lane, valueWidth, kWarp, [&](Index column) {
+    k.loop(lane, valueWidth, kWarp, [&](Index column) {
       auto [sum, x] = merge(column);
       Num result = x * normalizer(sum);
       if (spec.maskedRows == MaskedRows::uniform && canHide())

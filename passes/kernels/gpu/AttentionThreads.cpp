@@ -215,7 +215,7 @@ Nums ThreadsEmitter::products() {
   // Behind the last column are zeros, which a product may take, but a function may not.
   int64_t rest = spec.formula().hasAlignment ? cut.keyWidth % 4 : 0;
   Index whole = k.index(llvm::alignTo(cut.keyWidth - rest, 4));
-  Nums sums = k.rolledLoop(0, whole, 4, zeros, [&](Index d, Nums sums) { return addColumns(d, sums, 4); });
+  Nums sums = k.loop(0, whole, 4, zeros, [&](Index d, Nums sums) { return addColumns(d, sums, 4); });
   return rest ? addColumns(whole, sums, rest) : sums;
 }
 
@@ -247,7 +247,7 @@ Nums ThreadsEmitter::addColumns(const Index &d, Nums sums, int64_t count) {
 /// The thread's rows and columns of weights times values added to `sums`; a
 /// value of weight 0 reaches nothing, if `canBeHidden`.
 Nums ThreadsEmitter::addProducts(const Nums &sums, bool canBeHidden) {
-  return k.rolledLoop(0, cut.tile(), 4, sums, [&](Index key, Nums sums) {
+  return k.loop(0, cut.tile(), 4, sums, [&](Index key, Nums sums) {
     SmallVector<Nums> left;
     for (int64_t r = 0; r < cut.rows; ++r)
       left.push_back(k.load4(weights, row(r) * cut.weightPitch() + key));

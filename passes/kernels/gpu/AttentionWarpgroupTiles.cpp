@@ -89,7 +89,7 @@ void WarpgroupsEmitter::consume(const Index &begin, const Index &end, const KeyM
 
 /// One warp, of which one thread copies. Queries come behind the first keys.
 void WarpgroupsEmitter::produce(const Index &begin, const Index &end) {
-  k.rolledLoop(begin, end, keysPerTile, [&](Index key) {
+  k.loop(begin, end, keysPerTile, [&](Index key) {
     fill(packing.keys, key);
     if (copiesQueries())
       k.when(begin < key, [] {}, [&] { fillQueries(); });
@@ -212,8 +212,8 @@ Nums WarpgroupsEmitter::sweepAhead(const Index &begin, const Index &end, const K
     Nums carried, factors, state = startState();
     Nums weights = weighTile(finishScores(scoresOf(made), begin), begin, state, carried, factors);
     carried.append(packWeights(weights));
-    carried = k.rolledLoop(begin + keysPerTile, end, keysPerTile, carried,
-                           [&](Index key, Nums carried) { return sweepOne(key, key + keysPerTile, bounds, carried); });
+    carried = k.loop(begin + keysPerTile, end, keysPerTile, carried,
+                     [&](Index key, Nums carried) { return sweepOne(key, key + keysPerTile, bounds, carried); });
     Nums next(ArrayRef(carried).take_front(state.size()));
     if (copiesQueries())
       release(queriesEmpty, querySlot(warpgroup));

@@ -158,8 +158,8 @@ static Num greater(const Num &x, const Num &y) { return maximum(x, y); }
 Mask WarpgroupsEmitter::hasInfinite(ThreadCode &k, const Index &batch, const Index &head) {
   Index firstTile = (batch * groups + packing.groupOf(head)) * numTiles;
   Index flags = tilesInAll * packing.elementsPerTile() + firstTile;
-  Num found = k.rolledLoop(k.thread % 32, numTiles, 32, k.f32(0),
-                           [&](Index tile, Num found) { return maximum(found, scratch(flags + tile)); });
+  Num found = k.loop(k.thread % 32, numTiles, 32, k.f32(0),
+                     [&](Index tile, Num found) { return maximum(found, scratch(flags + tile)); });
   return isNonZero(k.acrossThreads(found, 32, greater));
 }
 
@@ -175,7 +175,7 @@ void WarpgroupsEmitter::markNan(const Nums &state) {
 /// Whether a warp said so.
 Mask WarpgroupsEmitter::hasNan(ThreadCode &k, const Index &batch, const Index &head) {
   Index ofHead = (batch * numHeads + head) * marksOfHead;
-  Num found = k.rolledLoop(k.thread % 32 * 4, marksOfHead, 128, k.f32(0), [&](Index at, Num found) {
+  Num found = k.loop(k.thread % 32 * 4, marksOfHead, 128, k.f32(0), [&](Index at, Num found) {
     Nums four = k.load4(scratch, ofHead + at);
     return maximum(found, tree(ArrayRef(four), greater));
   });

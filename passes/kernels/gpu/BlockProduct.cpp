@@ -105,14 +105,14 @@ private:
     Buffer shared = k.launch(panels, warps * kWidth, {warps * height * kWidth})[0];
     Index lane = k.thread % kWidth, warp = k.thread / kWidth, panel = k.block;
     Nums zeros(height, k.f32(0));
-    Nums sums = k.rolledLoop(warp, numUnits, warps, zeros, [&](Index number, Nums now) {
+    Nums sums = k.loop(warp, numUnits, warps, zeros, [&](Index number, Nums now) {
       addUnit(now, panel, number, lane);
       return now;
     });
     for (int64_t row = 0; row < height; ++row)
       shared.set(sums[row], (warp * height + row) * kWidth + lane);
     k.barrier();
-    k.rolledLoop(k.thread, height * kWidth, warps * kWidth, [&](Index at) {
+    k.loop(k.thread, height * kWidth, warps * kWidth, [&](Index at) {
       Index row = at / kWidth, column = panel * kWidth + at % kWidth;
       k.when((row < rows) & (column < spec.columns), [&] {
         Nums parts;

@@ -35,11 +35,11 @@ func::FuncOp attn::buildGpuCtcGreedy(OpBuilder &b, Location loc, StringRef symbo
   Num given = frames(item);
   Mask isWrong = (given < 0) | (given > toNum(most, i64));
   Index length = toIndex(select(isWrong, k.i64(0), given));
-  k.rolledLoop(lane, most, kWarp, [&](Index at) { labels.set(k.i64(spec.blank), item, 0, at); });
+  k.loop(lane, most, kWarp, [&](Index at) { labels.set(k.i64(spec.blank), item, 0, at); });
   warp.warpBarrier();
 
   Num below = (k.i32(1) << toNum(lane, i32)) - 1;
-  auto [places, bad, part] = k.rolledLoop(
+  auto [places, bad, part] = k.loop(
       0, length, kWarp, std::tuple(k.index(0), k.i32(0), k.f64(0)), [&](Index first, Index places, Num bad, Num part) {
         Index time = first + lane;
         Mask isInside = time < length, isFirst = time == 0;
@@ -63,7 +63,7 @@ func::FuncOp attn::buildGpuCtcGreedy(OpBuilder &b, Location loc, StringRef symbo
   warp.warpBarrier();
   Num spelled = toNum(places, i64), isBad = toNum(bad != 0, i64);
   k.when(lane == 0, [&] {
-    Num total = k.rolledLoop(0, kWarp, 1, k.f64(0), [&](Index n, Num sum) { return sum + parts(n); });
+    Num total = k.loop(0, kWarp, 1, k.f64(0), [&](Index n, Num sum) { return sum + parts(n); });
     totals.set(convert(total, f32), item, 0);
     lengths.set(spelled, item, 0);
     flags.set(isBad, item, 0);

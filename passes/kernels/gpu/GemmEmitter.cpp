@@ -155,7 +155,7 @@ Nums GpuGemmEmitter::sumUp(int64_t count, llvm::function_ref<Nums(Index, Nums)> 
   for (Side &side : sides)
     copyTile(side, zero, zero);
   k.commitCopies();
-  Nums sums = k.rolledLoop(0, ceilDiv(numSums, tile.depth), 1, zeros, [&](Index step, Nums sums) {
+  Nums sums = k.loop(0, ceilDiv(numSums, tile.depth), 1, zeros, [&](Index step, Nums sums) {
     k.keepRolled(); // copies of a step in a row need registers that are not there
     Index next = step + 1, stage = step % two;
     for (Side &side : sides)

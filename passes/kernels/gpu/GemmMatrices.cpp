@@ -139,7 +139,7 @@ void GpuGemmEmitter::finishStaged(int64_t firstRow) {
   Buffer flat = isVector ? arguments.back().flat() : Buffer();
   Indices strides = rowMajorStrides(k, arguments.back());
   int64_t across = tile.columns / 4;
-  k.rolledLoop(k.thread, stagedRows() * across, tile.threads(), [&](Index position) {
+  k.loop(k.thread, stagedRows() * across, tile.threads(), [&](Index position) {
     Index within = position / across, column = position % across * 4;
     Index row = sides[0].first + within + firstRow, first = sides[1].first + column;
     k.when((row < numRows) & (first < numColumns), [&] {

@@ -35,7 +35,7 @@ GpuGemmEmitter::Fragments GpuGemmEmitter::readFragment(const Side &side, Index s
 
 Nums GpuGemmEmitter::multiply() {
   return sumUp(tile.threadRows * tile.threadColumns, [&](Index stage, Nums sums) {
-    return k.rolledLoop(0, tile.depth, 4, sums, [&](Index depth, Nums next) {
+    return k.loop(0, tile.depth, 4, sums, [&](Index depth, Nums next) {
       Fragments left = readFragment(sides[0], stage, depth), right = readFragment(sides[1], stage, depth);
       for (int64_t q = 0; q < 4; ++q)
         for (int64_t i = 0; i < tile.threadRows; ++i)

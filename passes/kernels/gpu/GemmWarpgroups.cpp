@@ -188,7 +188,7 @@ void WarpgroupsGemm::multiply() {
 
 /// One warp, of which one thread copies.
 void WarpgroupsGemm::produce() {
-  k.rolledLoop(0, panels, 1, [&](Index panel) {
+  k.loop(0, panels, 1, [&](Index panel) {
     findSlot(panel);
     w.wait(barrier(false, slot), 1 - parity);
     k.when(k.thread < 1, [&] {
@@ -218,7 +218,7 @@ void WarpgroupsGemm::copySide(unsigned n, Index to, Index panel) {
 
 /// The whole warpgroup, of which one thread copies the left side.
 void WarpgroupsGemm::produceWidened() {
-  k.rolledLoop(0, panels, 1, [&](Index panel) {
+  k.loop(0, panels, 1, [&](Index panel) {
     findSlot(panel);
     w.wait(barrier(false, slot), 1 - parity);
     Index full = barrier(true, slot), to = stageAt(slot);
@@ -257,7 +257,7 @@ Nums WarpgroupsGemm::sumUp() {
   Nums zeros(tile.columns / 2, k.f32(0));
   Index warpgroup = k.thread / Warpgroups::kThreads;
   Mask isFirst = k.thread % 32 < 1;
-  return k.rolledLoop(0, panels, 1, zeros, [&](Index panel, Nums sums) {
+  return k.loop(0, panels, 1, zeros, [&](Index panel, Nums sums) {
     findSlot(panel);
     w.wait(barrier(true, slot), parity);
     Index left = stageAt(slot) + warpgroup * (Warpgroups::kRows * Warpgroups::kRowBytes);

@@ -238,12 +238,12 @@ Nums GemvEmitter::sumUp(Index begin, Index end) {
   Nums zeros(lines.rows * lines.laneColumns, k.f32(0));
   int64_t step = lines.stepSums();
   Index whole = begin + floorTo(end - begin, lines.unroll * step);
-  Nums sums = k.rolledLoop(begin, whole, lines.unroll * step, zeros, [&](Index at, Nums next) {
+  Nums sums = k.loop(begin, whole, lines.unroll * step, zeros, [&](Index at, Nums next) {
     for (int64_t n = 0; n < lines.unroll; ++n)
       addProducts(next, at + n * step + firstSum);
     return next;
   });
-  return k.rolledLoop(whole, end, step, sums, [&](Index at, Nums now) {
+  return k.loop(whole, end, step, sums, [&](Index at, Nums now) {
     Index depth = at + firstSum;
     auto added = [&](Index last) {
       Nums next = now;
@@ -274,7 +274,7 @@ void GemvEmitter::share(const Nums &sums) {
 /// Adds the warps' sums, in their order, and stores the results, or parts of them.
 void GemvEmitter::finish(Index split, const Buffer &scratch) {
   int64_t count = lines.rows * lines.tileColumns();
-  k.rolledLoop(k.thread, count, lines.threads(), [&](Index at) {
+  k.loop(k.thread, count, lines.threads(), [&](Index at) {
     Index row = at / lines.tileColumns();
     Index columnAt = firstColumn + at % lines.tileColumns();
     k.when((row < rows().extent) & (columnAt < matrix().extent), [&] {

@@ -110,7 +110,7 @@ Nums IntegerTileEmitter::sumUp() {
   Nums zeros(4 * tile.warpRows * tile.warpColumns + (hasColumnZero() ? 2 * tile.warpRows : 0), k.i32(0));
   for (int64_t n = 0; n + 1 < kStages; ++n)
     copyStage(k.index(n), k.index(n));
-  Nums sums = k.rolledLoop(0, ceilDiv(depth, kDepth), 1, zeros, [&](Index step, Nums now) {
+  Nums sums = k.loop(0, ceilDiv(depth, kDepth), 1, zeros, [&](Index step, Nums now) {
     k.keepRolled();
     k.waitForCopies(kStages - 2);
     k.barrier(); // this step's stage is there for all, and all have read the one before
@@ -175,7 +175,7 @@ void IntegerTileEmitter::finishStaged(int64_t firstStaged) {
   Type i32 = k.b.getI32Type(), type = spec.resultType(k.b.getContext());
   bool isVector = !ShapedType::isDynamic(spec.n) && spec.n % kAtOnce == 0 && areBytes(type);
   int64_t across = tile.columns / kAtOnce;
-  k.rolledLoop(k.thread, tile.stagedRows() * across, tile.threads(), [&](Index position) {
+  k.loop(k.thread, tile.stagedRows() * across, tile.threads(), [&](Index position) {
     Index within = position / across, inTile = position % across * kAtOnce;
     Index row = firstRow + within + firstStaged, column = firstColumn + inTile, line = within * tile.stagedPitch();
     k.when((row < rowsOfMatrix) & (column < numColumns), [&] {

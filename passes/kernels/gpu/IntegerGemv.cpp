@@ -47,7 +47,7 @@ public:
         shared.set(k.asFloat(sums[row]), (warp * height + row) * columns + within);
     });
     k.barrier();
-    k.rolledLoop(k.thread, height * columns, warps * kWarp, [&](Index at) {
+    k.loop(k.thread, height * columns, warps * kWarp, [&](Index at) {
       Index row = at / columns, columnAt = k.block * columns + at % columns;
       k.when((row < numRows) & (columnAt < numColumns), [&] {
         Nums parts;
@@ -67,7 +67,7 @@ private:
     int64_t step = warps * sumLanes, sweep = unroll * step;
     bool isWhole = groups % sweep == 0;
     Nums zeros((hasZero ? 2 : 1) * height, k.i32(0));
-    Nums sums = k.rolledLoop(first, numGroups, sweep, zeros, [&](Index at, Nums now) {
+    Nums sums = k.loop(first, numGroups, sweep, zeros, [&](Index at, Nums now) {
       SmallVector<Nums> matrix;
       auto place = [&](int64_t n) { return isWhole ? at + n * step : minimum(at + n * step, numGroups - 1); };
       for (int64_t n = 0; n < unroll; ++n)

@@ -51,7 +51,7 @@ func::FuncOp buildGpuPackBytes(OpBuilder &builder, Location loc, const GpuPackBy
   Index at = k.block * kThreads + k.thread;
   k.when(at < count, [&] {
     Index first = at / kWidth * numGroups * kWidth + at % kWidth;
-    Num sum = k.rolledLoop(0, numGroups, 1, k.i32(0), [&](Index group, Num sum) {
+    Num sum = k.loop(0, numGroups, 1, k.i32(0), [&](Index group, Num sum) {
       for (const Num &word : k.loadWords(flat, (first + group * kWidth) * kGroup, kGroup / 4))
         sum = multiplyFours(k, k.i32(0x01010101), word, sum);
       return sum;

@@ -32,20 +32,20 @@ func::FuncOp buildGpuRange(OpBuilder &builder, Location loc, StringRef symbol, M
   {
     OpBuilder::InsertionGuard guard(builder);
     Buffer shared = k.launch(blocks, kThreads, {kWarps})[0];
-    Nums mine = k.rolledLoop(k.block * kPart + k.thread, count, blocks * kPart, Nums{nothing[0], nothing[1]},
-                             [&](Index first, Nums now) {
-                               for (int64_t n = 0; n < kAtOnce; ++n) {
-                                 // One that is not there is another one.
-                                 Num x = flat(n ? minimum(first + n * kThreads, count - 1) : first);
-                                 now = {join(0, now[0], x), join(1, now[1], x)};
-                               }
-                               return now;
-                             });
+    Nums mine = k.loop(k.block * kPart + k.thread, count, blocks * kPart, Nums{nothing[0], nothing[1]},
+                       [&](Index first, Nums now) {
+                         for (int64_t n = 0; n < kAtOnce; ++n) {
+                           // One that is not there is another one.
+                           Num x = flat(n ? minimum(first + n * kThreads, count - 1) : first);
+                           now = {join(0, now[0], x), join(1, now[1], x)};
+                         }
+                         return now;
+                       });
     acrossBlock(mine, shared, [&](int64_t n, Num all) { parts.set(all, n, k.block); });
   }
   OpBuilder::InsertionGuard guard(builder);
   Buffer shared = k.launch(k.index(1), kThreads, {kWarps})[0];
-  Nums mine = k.rolledLoop(k.thread, blocks, kThreads, Nums{nothing[0], nothing[1]}, [&](Index at, Nums now) {
+  Nums mine = k.loop(k.thread, blocks, kThreads, Nums{nothing[0], nothing[1]}, [&](Index at, Nums now) {
     return Nums{join(0, now[0], parts(0, at)), join(1, now[1], parts(1, at))};
   });
   acrossBlock(mine, shared, [&](int64_t n, Num all) { (n ? least : greatest).set(all); });

@@ -162,7 +162,7 @@ void GpuRecurrentEmitter::emitSteps(const Split &split, bool isShared) {
   Index count = countSteps(place);
   // Blocks with the same items and direction count together.
   Index counter = place.direction * places.batch + group;
-  k.rolledLoop(0, count, 1, [&](Index step) {
+  k.loop(0, count, 1, [&](Index step) {
     place.time = places.timeOf(place.direction, step, count);
     place.parity = step % 2;
     for (unsigned number = 0; number < sweeps.size(); ++number) {
@@ -183,7 +183,7 @@ void GpuRecurrentEmitter::keepWeights(const Place &place) {
   Value memory = gpu::DynamicSharedMemoryOp::create(b, k.loc, bytes);
   Index count = place.units * (gates * pitch);
   kept = k.asBuffer(memref::ViewOp::create(b, k.loc, floats, memory, k.index(0), ValueRange{count}));
-  k.rolledLoop(k.thread, count, kThreads, [&](Index n) {
+  k.loop(k.thread, count, kThreads, [&](Index n) {
     Index at = n % pitch, row = n / pitch, own = row / gates, gate = row % gates;
     Index from = (place.direction * gates + gate) * hidden + (place.firstUnit + own);
     auto read = [&] { return buffers.weights[0](from * hidden + at); };
@@ -196,7 +196,7 @@ void GpuRecurrentEmitter::keepWeights(const Place &place) {
 Index GpuRecurrentEmitter::countSteps(const Place &place) {
   if (!spec.hasLengths)
     return places.steps;
-  Index longest = k.rolledLoop(0, place.items, 1, k.index(0), [&](Index n, Index most) {
+  Index longest = k.loop(0, place.items, 1, k.index(0), [&](Index n, Index most) {
     return maximum(most, toIndex(buffers.lengths(place.firstItem + n)));
   });
   return minimum(longest, places.steps);
@@ -206,9 +206,9 @@ Index GpuRecurrentEmitter::countSteps(const Place &place) {
 /// the same for all threads of a team and in as many rounds for all teams.
 void GpuRecurrentEmitter::forEachOwn(const Place &place, llvm::function_ref<void(Index, Index)> body) {
   int64_t teams = kThreads / width;
-  k.rolledLoop(0, place.units, teams, [&](Index round) {
+  k.loop(0, place.units, teams, [&](Index round) {
     Index own = round + team;
-    k.rolledLoop(0, place.items, items, [&](Index first) { body(own, first); });
+    k.loop(0, place.items, items, [&](Index first) { body(own, first); });
   });
 }
 
@@ -265,7 +265,7 @@ SmallVector<Nums> GpuRecurrentEmitter::sumUp(const Place &place, unsigned number
     rows.push_back(places.state(source, place.direction, place.firstItem + item, k.index(0)));
   }
   Nums none(sweep.numGates * items, k.f32(0));
-  Nums sums = k.rolledLoop(lane * 4, pitch, 4 * width, none, [&](Index at, Nums next) {
+  Nums sums = k.loop(lane * 4, pitch, 4 * width, none, [&](Index at, Nums next) {
     SmallVector<Nums> weights;
     for (int64_t g = 0; g < sweep.numGates; ++g)
       weights.push_back(weightsAt(place, own, sweep.firstGate + g, at, isShared));
@@ -337,9 +337,8 @@ void GpuRecurrentEmitter::emitEnd(const Place &place, Index count) {
       if (spec.cell == RecurrentLayer::Lstm)
         buffers.lastC.set(buffers.states(places.state(places.kPlaneC, place.direction, item, unit)), to);
       if (spec.hasLengths)
-        k.rolledLoop(count, places.steps, 1, [&](Index time) {
-          buffers.sequence.set(k.f32(0), places.sequence(place.direction, time, item, unit));
-        });
+        k.loop(count, places.steps, 1,
+               [&](Index time) { buffers.sequence.set(k.f32(0), places.sequence(place.direction, time, item, unit)); });
     });
   });
 }

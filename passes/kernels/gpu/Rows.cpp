@@ -89,10 +89,9 @@ public:
       }
       return tree<Num>(parts, combine);
     };
-    Num mine =
-        form.isHeld ? overRound(held) : k.rolledLoop(first, size, form.round(), k.f32(start), [&](Index at, Num now) {
-          return combine(now, overRound(load(at, /*withOthers=*/false)));
-        });
+    Num mine = form.isHeld ? overRound(held) : k.loop(first, size, form.round(), k.f32(start), [&](Index at, Num now) {
+      return combine(now, overRound(load(at, /*withOthers=*/false)));
+    });
     Num all = k.acrossThreads(mine, kWarp, combine);
     int64_t warps = form.threads / kWarp;
     if (warps == 1)
@@ -110,7 +109,7 @@ public:
   void write(llvm::function_ref<Num(Num, ArrayRef<Num>)> of) {
     if (form.isHeld)
       return store(held, of);
-    k.rolledLoop(first, size, form.round(), [&](Index at) { store(load(at, /*withOthers=*/true), of); });
+    k.loop(first, size, form.round(), [&](Index at) { store(load(at, /*withOthers=*/true), of); });
   }
 
   /// The row's one result.

@@ -39,7 +39,7 @@ Num BlockTeam::least(const Num &mine) {
 }
 
 Num BlockTeam::sumOfParts(Index first, int64_t count) {
-  return loop(0, count, 1, k.f64(0), [&](Index n, Num sum) { return sum + parts(first + n); });
+  return k.loop(0, count, 1, k.f64(0), [&](Index n, Num sum) { return sum + parts(first + n); });
 }
 
 // f64: parts of all threads by 32 of them, these by all.
@@ -58,7 +58,7 @@ std::pair<Num, Num> BlockTeam::sumsBefore(const Num &mine) {
   wait(); // the sums before have been read
   parts.set(mine, thread);
   wait();
-  auto [before, all] = loop(0, threads, 1, std::tuple(k.f64(0), k.f64(0)), [&](Index n, Num before, Num all) {
+  auto [before, all] = k.loop(0, threads, 1, std::tuple(k.f64(0), k.f64(0)), [&](Index n, Num before, Num all) {
     Num each = parts(n);
     return std::tuple(before + select(n < thread, each, k.f64(0)), all + each);
   });
@@ -85,7 +85,7 @@ func::FuncOp attn::buildGpuSearchRows(OpBuilder &b, Location loc, StringRef symb
   BlockTeam team = BlockTeam::launch(f, scores.dim(0), kThreads);
   LogSum sum = logSum(team, size, [&](Index n) { return scores(team.row, n); });
   team.once([&] { logSums.set(sum.value, team.row); });
-  team.loop(0, candidates, 1, std::tuple(k.f32(kInfinity), k.i32(-1)), [&](Index n, Num last, Num lastPlace) {
+  k.loop(0, candidates, 1, std::tuple(k.f32(kInfinity), k.i32(-1)), [&](Index n, Num last, Num lastPlace) {
     auto mine = team.sweep(size, std::tuple(k.f32(-kInfinity), k.i32(kNone)), [&](Index at, Num best, Num bestAt) {
       Num x = scores(team.row, at), token = toNum(at, i32);
       Mask follows = (x < last) | ((x == last) & (token > lastPlace));

@@ -72,11 +72,10 @@ std::pair<Index, Index> KeyMask::rangeOf(const Limit &limit, const Index &first,
   if (first.value() == last.value())
     return {least, least};
   Index begin = first + 1, end = last + 1;
-  auto [low, high] =
-      k.rolledLoop(begin, end, 1, std::tuple(least, least), [&](Index query, Index least, Index greatest) {
-        Index one = limitOf(limit, query);
-        return std::tuple(minimum(least, one), maximum(greatest, one));
-      });
+  auto [low, high] = k.loop(begin, end, 1, std::tuple(least, least), [&](Index query, Index least, Index greatest) {
+    Index one = limitOf(limit, query);
+    return std::tuple(minimum(least, one), maximum(greatest, one));
+  });
   return {low, high};
 }
 

@@ -3,6 +3,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/kernels/spec/KernelAttrs.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -30,6 +31,14 @@ SmallVector<Buffer> attn::takeOperands(KernelFunction &f, const EpilogueSpec &sp
   return operands;
 }
 
-void attn::markLong(OpBuilder &b) {
-  cast<scf::ForOp>(*std::prev(b.getInsertionPoint()))->setAttr(kPollsAttr, b.getUnitAttr());
+static scf::ForOp lastLoop(OpBuilder &b) { return cast<scf::ForOp>(*std::prev(b.getInsertionPoint())); }
+
+void attn::markLong(OpBuilder &b) { lastLoop(b)->setAttr(kPollsAttr, b.getUnitAttr()); }
+
+void attn::keepInMemory(OpBuilder &b) {
+  MLIRContext *context = b.getContext();
+  auto licm = LLVM::LoopLICMAttr::get(context, /*disable=*/b.getBoolAttr(true), {});
+  // By this name the branch that closes the loop carries it into LLVM IR.
+  lastLoop(b)->setAttr("loop_annotation", LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, {}, {}, licm, {}, {}, {},
+                                                                        {}, {}, {}, {}, {}, {}));
 }

@@ -35,6 +35,10 @@ llvm::SmallVector<Buffer> takeOperands(KernelFunction &f, const EpilogueSpec &sp
 /// Says of the loop that was written last, right before `b`, that it may be long (kPollsAttr).
 void markLong(mlir::OpBuilder &b);
 
+/// Says of the loop that was written last that what it loads and stores in each iteration stays in memory. LLVM (licm)
+/// would load it once, before the loop: into registers that the loop does not have.
+void keepInMemory(mlir::OpBuilder &b);
+
 } // namespace attn
 
 #endif // PASSES_KERNELS_SHARED_KERNELFUNCTION_H

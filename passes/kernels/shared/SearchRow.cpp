@@ -80,7 +80,7 @@ private:
       Mask banned = isEnd(k, spec.eos, toNum(n, i32)) & row.noEnd;
       row.weights.set(select(banned, k.f32(0), x), row.row, n);
     };
-    team.threads == 1 ? k.loop(0, row.size, 1, store) : k.rolledLoop(team.thread, row.size, team.threads, store);
+    k.loop(team.thread, row.size, team.threads, store);
     team.wait();
   }
 
@@ -136,16 +136,16 @@ private:
   Index pickFrom(const Num &bar, const Num &u) {
     Index piece = ceilDiv(row.size, team.threads);
     Index begin = minimum(team.thread * piece, row.size), end = minimum(begin + piece, row.size);
-    Num mine = team.loop(begin, end, 1, k.f64(0), [&](Index n, Num sum) { return sum + kept(weight(n), bar); });
+    Num mine = k.loop(begin, end, 1, k.f64(0), [&](Index n, Num sum) { return sum + kept(weight(n), bar); });
     auto [before, mass] = team.sumsBefore(mine);
     Num target = u * mass;
-    auto [sum, first, last] = team.loop(begin, end, 1, std::tuple(before, k.i32(kNone), k.i32(-1)),
-                                        [&](Index n, Num sum, Num first, Num last) {
-                                          Num x = weight(n), token = toNum(n, i32), next = sum + kept(x, bar);
-                                          Mask stays = (x >= bar) & (x > 0.0);
-                                          Num hit = select(stays & (next > target), token, k.i32(kNone));
-                                          return std::tuple(next, minimum(first, hit), select(stays, token, last));
-                                        });
+    auto [sum, first, last] =
+        k.loop(begin, end, 1, std::tuple(before, k.i32(kNone), k.i32(-1)), [&](Index n, Num sum, Num first, Num last) {
+          Num x = weight(n), token = toNum(n, i32), next = sum + kept(x, bar);
+          Mask stays = (x >= bar) & (x > 0.0);
+          Num hit = select(stays & (next > target), token, k.i32(kNone));
+          return std::tuple(next, minimum(first, hit), select(stays, token, last));
+        });
     first = team.least(first);
     last = maximum(team.greatest(last), 0);
     return toIndex(select(first == kNone, last, first));

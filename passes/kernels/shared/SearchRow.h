@@ -30,23 +30,19 @@ public:
 
   /// Once for all.
   void once(llvm::function_ref<void()> body) { threads == 1 ? body() : k.when(thread == 0, body); }
-  /// As Code::loop; the threads of a block have few registers.
-  template <typename T, typename Body> T loop(Place lower, Place upper, Place step, const T &init, Body body) {
-    return threads == 1 ? k.loop(lower, upper, step, init, body) : k.rolledLoop(lower, upper, step, init, body);
-  }
   /// Over this thread's part of [0, size). Threads of a block ask for several elements before they wait for one.
   template <typename T, typename Body> T sweep(const Index &size, const T &init, Body body) {
     if (threads == 1)
-      return loop(thread, size, threads, init, body);
+      return k.loop(thread, size, threads, init, body);
     constexpr int64_t kAtOnce = 8;
     Index whole = floorTo(size, kAtOnce * threads);
-    T before = loop(thread, whole, kAtOnce * threads, init, [&](Index at, auto... now) -> T {
+    T before = k.loop(thread, whole, kAtOnce * threads, init, [&](Index at, auto... now) -> T {
       T next(now...);
       for (int64_t n = 0; n < kAtOnce; ++n)
         next = applyTo(body, next, at + n * threads);
       return next;
     });
-    return loop(whole + thread, size, threads, before, body);
+    return k.loop(whole + thread, size, threads, before, body);
   }
 };
 
