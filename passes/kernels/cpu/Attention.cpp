@@ -18,37 +18,34 @@ static int64_t countVectors(const AttentionSpec &spec) {
               : spec.queryVectors;
 }
 
-/// The block of queries from `begin` on, with as many registers as it fills. Rows that see no key are noted in `empty`.
-static void emitBlock(AttentionCode &k, const AttentionScratch &scratch, const EmptyRows &empty, const Index &batch,
+/// The block of queries from `begin` on, with as many registers as it fills. Where hidden keys may take part, one that
+/// fills no more than a register joins `queue`, and so do rows that see no key.
+static void emitBlock(AttentionCode &k, const AttentionScratch &scratch, const QueuedRows &queue, const Index &batch,
                       const Index &head, const Index &begin, const Index &rows) {
   int64_t vectors = countVectors(k.spec);
   std::optional<int64_t> known = getConstantIntValue(rows.value());
-  // Whether rows are to be computed again, and the first row that was read; empty where none ever are.
-  auto emit = [&](int64_t count) {
-    Mask isAgain = emitAttentionBlock(k, scratch, batch, head, begin, count);
-    SmallVector<std::tuple<Mask, Index>, 1> again;
-    if (isAgain.value())
-      again.push_back({isAgain, maximum(minimum(begin, rows - count * k.lanes), 0)});
-    return again;
-  };
-  SmallVector<std::tuple<Mask, Index>, 1> again;
   // The last block may be a half one.
   int64_t tail = known ? *known % (vectors * k.lanes) : 1;
-  if (vectors == 1 || tail == 0 || tail > k.lanes)
-    again = emit(vectors);
-  else
-    again = k.choose(rows - begin > k.lanes, [&] { return emit(vectors); }, [&] { return emit(1); });
-  if (again.empty())
-    return;
-  auto [isAgain, first] = again.front();
-  k.when(unlikely(isAgain), [&, first = first] {
-    k.loop(begin, minimum(begin + vectors * k.lanes, rows), k.lanes, [&](Index row) {
-      // Where the block begins, one of a single register may reach back less far than that of more.
-      Index own = maximum(minimum(row, rows - k.lanes), 0);
-      Mask isEmpty = scratch.emptyRows.vector(k.lanes, own - first) > 0;
-      empty.add(k, isEmpty, batch, head, row, row + k.lanes);
+  bool mayBeHalf = vectors > 1 && tail > 0 && tail <= k.lanes;
+  if (!k.spec.letsHiddenTakePart()) {
+    auto emit = [&](int64_t count) { emitAttentionBlock(k, scratch, batch, head, begin, count); };
+    return mayBeHalf ? k.when(rows - begin > k.lanes, [&] { emit(vectors); }, [&] { emit(1); }) : emit(vectors);
+  }
+  auto emitLast = [&] { queue.add(k, batch, head, begin, minimum(begin + k.lanes, rows)); };
+  auto emitWhole = [&] {
+    Mask areEmpty = emitAttentionBlock(k, scratch, batch, head, begin, vectors);
+    k.when(unlikely(areEmpty), [&] {
+      Index first = maximum(minimum(begin, rows - vectors * k.lanes), 0);
+      k.loop(begin, minimum(begin + vectors * k.lanes, rows), k.lanes, [&](Index row) {
+        // Where the block begins, one of a single register may reach back less far than that of more.
+        Index own = maximum(minimum(row, rows - k.lanes), 0);
+        queue.addEmpty(k, scratch.emptyRows.vector(k.lanes, own - first) > 0, batch, head, row, row + k.lanes);
+      });
     });
-  });
+  };
+  if (vectors == 1)
+    return emitLast();
+  mayBeHalf ? k.when(rows - begin > k.lanes, emitWhole, emitLast) : emitWhole();
 }
 
 /// `body` for each below `count`.
@@ -95,23 +92,25 @@ private:
     std::optional<int64_t> known = getConstantIntValue(isFew.value());
     bool letsHiddenTakePart = spec.letsHiddenTakePart();
     AttentionScratch scratch;
-    EmptyRows empty;
+    QueuedRows queue;
     if (letsHiddenTakePart || !known || !*known)
       scratch = AttentionScratch::allocate(k, countVectors(spec));
     if (letsHiddenTakePart)
-      empty = EmptyRows::allocate(k, std::max(countVectors(spec), plan ? plan->heads * plan->rows : 0));
-    auto few = [&] { emitAttentionRows(k, *plan, partials, empty, task); };
-    auto many = [&] { emitBlockOf(task, scratch, empty); };
+      // Of a block each register may be empty; one that joins first may join again.
+      queue = QueuedRows::allocate(k, std::max<int64_t>({countVectors(spec), 2, plan ? plan->heads * plan->rows : 0}),
+                                   /*hasBlocks=*/!known || !*known);
+    auto few = [&] { emitAttentionRows(k, *plan, partials, queue, task); };
+    auto many = [&] { emitBlockOf(task, scratch, queue); };
     auto compute = [&] { known ? *known ? few() : many() : k.when(isFew, few, many); };
     if (partials.value())
-      k.when(isMerge, [&] { emitAttentionRowMerge(k, *plan, partials, empty, task); }, compute);
+      k.when(isMerge, [&] { emitAttentionRowMerge(k, *plan, partials, queue, task); }, compute);
     else
       compute();
     if (letsHiddenTakePart)
-      empty.emit(k, scratch);
+      queue.emit(k, scratch);
   }
 
-  void emitBlockOf(const Index &task, const AttentionScratch &scratch, const EmptyRows &empty) {
+  void emitBlockOf(const Index &task, const AttentionScratch &scratch, const QueuedRows &queue) {
     // A later block of queries sees more keys than an earlier one where a limit
     // moves: the first with the last one, and so on, make equal work of every cut.
     bool isTriangle = llvm::any_of(k.spec.limits, [](const KeyLimit &l) { return l.movesWithQuery && l.isUpper; }) &&
@@ -121,7 +120,7 @@ private:
       Index half = block / 2;
       block = select(block % 2 > 0, blocks - 1 - half, half);
     }
-    emitBlock(k, scratch, empty, row / heads, row % heads, block * blockRows, rows);
+    emitBlock(k, scratch, queue, row / heads, row % heads, block * blockRows, rows);
   }
 
   AttentionCode &k;

@@ -11,14 +11,14 @@ namespace attn {
 using Dim = AttentionOp::Dim;
 
 BlockEmitter::BlockEmitter(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,
-                           const Index &begin, int64_t vectors, Masks takesPart, std::optional<Index> end)
+                           const Index &begin, int64_t vectors, std::optional<Again> again)
     : k(k), spec(k.spec), lanes(k.lanes), scratch(scratch), vectors(vectors), keyWidth(*spec.getStaticSize(Dim::D)),
       valueWidth(*spec.getStaticSize(Dim::E)), paddedValueWidth(llvm::alignTo(valueWidth, lanes)),
       // Sums that start from the maximum are rounded with it; a sweep for weights finds another than the one before.
-      pureScale(takesPart.empty() && !spec.hasWeightSweep() ? spec.getPureScale() : std::nullopt),
-      canMask(spec.canMask()), isNarrow(spec.hasNarrowProducts), batch(batch), head(head), begin(begin),
-      numKeys(k.size(Dim::J)), mask(k, spec, k.buffers, batch, head, numKeys), lists(k, batch, head, numKeys),
-      takesPart(std::move(takesPart)), end(end ? *end : begin + vectors * lanes) {
+      pureScale(!again && !spec.hasWeightSweep() ? spec.getPureScale() : std::nullopt), canMask(spec.canMask()),
+      isNarrow(spec.hasNarrowProducts), batch(batch), head(head), begin(begin), numKeys(k.size(Dim::J)),
+      mask(k, spec, k.buffers, batch, head, numKeys), lists(k, batch, head, numKeys), again(again),
+      end(again ? again->end : begin + vectors * lanes) {
   query = view(spec.query);
   value = view(spec.value);
   result = view(spec.result);
@@ -41,11 +41,15 @@ BlockEmitter::BlockEmitter(AttentionCode &k, const AttentionScratch &scratch, co
   joinsEdge = lanes == 16 && llvm::none_of(captures, readsRows) && llvm::none_of(dense, readsRows) &&
               (spec.formula().hasKey || !readsRows(query));
   bounds = mask.bounds(begin, endOfRows() - 1);
-  bool needsAll = spec.needsAllKeys() || !this->takesPart.empty();
+  bool needsAll = needsAllKeys();
   // Whole tiles, but for the end of all keys.
   Index cut = floorTo(bounds.upper + (spec.keyTile - 1), spec.keyTile);
   bounds.lower = needsAll ? k.index(0) : floorTo(bounds.lower, spec.keyTile);
   bounds.upper = needsAll ? numKeys : minimum(cut, numKeys);
+  if (again && !needsAll) {
+    bounds.lower = select(again->isAgain, k.index(0), bounds.lower);
+    bounds.upper = select(again->isAgain, numKeys, bounds.upper);
+  }
 }
 
 Mask BlockEmitter::emit() {
@@ -57,7 +61,7 @@ Mask BlockEmitter::emit() {
   if (!spec.formula().hasKey)
     givenReader.emplace(query, queries);
   mask.setQueries(queries);
-  if (!canMask || !takesPart.empty()) {
+  if (!canMask || isAlwaysAgain()) {
     if (canMask)
       isCareful = k.truth(true);
     attend();
@@ -69,7 +73,7 @@ Mask BlockEmitter::emit() {
   bool isFinite = spec.letsHiddenTakePart();
   // Whether there is an attempt to make, whether carefully, and which rows are empty.
   using Attempt = std::tuple<Mask, Mask, Masks>;
-  Attempt first(k.truth(true), k.truth(false), Masks());
+  Attempt first(k.truth(true), again ? again->isAgain : k.truth(false), Masks());
   if (isFinite)
     std::get<2>(first).assign(vectors, splat(k.truth(false), lanes));
   Masks empty = std::get<2>(k.loop(0, 2, 1, first, [&](Index, Mask isDue, Mask careful, Masks before) {
@@ -84,6 +88,8 @@ Mask BlockEmitter::emit() {
           // Rows that see no key are NaN so far, and no reason to try again.
           Masks empty = emptyRows(state);
           isBad = isBad & !anyOf(empty);
+          if (again) // and without keys there is nothing to take part
+            empty.front() = empty.front() & splat(!again->isAgain, lanes);
           return Attempt{isBad, isCareful | isBad, empty};
         },
         [&] { return Attempt{k.truth(false), careful, before}; });
@@ -158,9 +164,11 @@ BlockEmitter::State BlockEmitter::sweepKeys(Sweep sweep, const State &start) {
                                Index next = lists.markKeys(queries, scratch.marks, first);
                                return Packed(next, block(first, state));
                              };
-                             if (spec.needsAllKeys() || !takesPart.empty())
+                             if (needsAllKeys())
                                return mark();
                              Mask isListed = next < first + spec.keyBlock;
+                             if (again)
+                               isListed = isListed | again->isAgain;
                              if (seesAll.value())
                                isListed = isListed | seesAll;
                              return k.choose(isListed, mark, [&] { return Packed(next, state); });
@@ -205,7 +213,7 @@ BlockEmitter::State BlockEmitter::sweepBlock(Sweep sweep, const Index &first, co
 /// last key. `final`: the state in the sweep of the weights.
 BlockEmitter::Swept BlockEmitter::sweepTile(Sweep sweep, const Index &first, Index row, bool isEdge, const State &final,
                                             const Swept &before) {
-  bool isReducing = sweep != Sweep::Weights, needsAll = spec.needsAllKeys() || !takesPart.empty();
+  bool isReducing = sweep != Sweep::Weights, needsAll = needsAllKeys();
   const auto &[lower, upper, carried] = before;
   const State &state = isReducing ? carried : final;
   Index keyIndex = first + row, filled = row + spec.keyTile;
@@ -220,7 +228,7 @@ BlockEmitter::Swept BlockEmitter::sweepTile(Sweep sweep, const Index &first, Ind
   bool isOwnEdge = isEdge && !joinsEdge;
   if (spec.isWindow() && !isOwnEdge)
     prefetchNext(keyIndex);
-  else if (!isOwnEdge && takesPart.empty())
+  else if (!isOwnEdge && !isAlwaysAgain())
     prefetchNextBlock(keyIndex);
   auto compute = [&, &lower = lower, &upper = upper] {
     if (isPacked)
@@ -240,6 +248,8 @@ BlockEmitter::Swept BlockEmitter::sweepTile(Sweep sweep, const Index &first, Ind
     return compute();
   if (seesAll.value())
     isLive = isLive | seesAll;
+  if (again)
+    isLive = isLive | again->isAgain; // not null: needsAllKeys
   return k.choose(isLive, compute, [&] {
     if (sweep != Sweep::Reduce && !isPacked)
       for (int64_t v = 0; v < vectors; ++v)
@@ -289,8 +299,9 @@ Mask emitAttentionBlock(AttentionCode &k, const AttentionScratch &scratch, const
   return BlockEmitter(k, scratch, batch, head, begin, vectors).emit();
 }
 
-EmptyRows EmptyRows::allocate(AttentionCode &k, int64_t most) {
-  EmptyRows rows;
+QueuedRows QueuedRows::allocate(AttentionCode &k, int64_t most, bool hasBlocks) {
+  QueuedRows rows;
+  rows.hasBlocks = hasBlocks;
   rows.count = k.scratch(1, k.b.getIndexType());
   rows.fields = k.scratch(most * kFields, k.b.getIndexType());
   rows.marks = k.scratch(most * k.lanes);
@@ -298,21 +309,39 @@ EmptyRows EmptyRows::allocate(AttentionCode &k, int64_t most) {
   return rows;
 }
 
-void EmptyRows::add(AttentionCode &k, const Mask &isEmpty, const Index &batch, const Index &head, const Index &begin,
-                    const Index &end) const {
+void QueuedRows::add(AttentionCode &k, const Mask &isEmpty, const Mask &isAgain, ArrayRef<Index> place) const {
   Index n = toIndex(count(0));
-  for (auto [field, value] : llvm::enumerate(SmallVector{batch, head, begin, end}))
+  for (auto [field, value] : llvm::enumerate(place))
     fields.set(value, n * kFields + field);
+  fields.set(select(isAgain, k.index(1), k.index(0)), n * kFields + (kFields - 1));
   marks.setVector(select(isEmpty, k.splat(1), k.splat(0)), n * k.lanes);
   count.set(n + 1, 0);
 }
 
-void EmptyRows::emit(AttentionCode &k, const AttentionScratch &scratch) const {
-  k.loop(0, toIndex(count(0)), 1, [&](Index n) {
-    auto field = [&](int64_t number) { return toIndex(fields(n * kFields + number)); };
-    Mask isEmpty = marks.vector(k.lanes, n * k.lanes) > 0;
-    BlockEmitter(k, scratch, field(0), field(1), field(2), /*vectors=*/1, {isEmpty}, field(3)).emit();
-  });
+void QueuedRows::add(AttentionCode &k, const Index &batch, const Index &head, const Index &begin,
+                     const Index &end) const {
+  add(k, splat(k.truth(false), k.lanes), k.truth(false), {batch, head, begin, end});
+}
+
+void QueuedRows::addEmpty(AttentionCode &k, const Mask &isEmpty, const Index &batch, const Index &head,
+                          const Index &begin, const Index &end) const {
+  add(k, isEmpty, k.truth(true), {batch, head, begin, end});
+}
+
+void QueuedRows::emit(AttentionCode &k, const AttentionScratch &scratch) const {
+  // Those that turn out to see no key join the end.
+  k.repeat(
+      k.index(0), [&](Index n) { return n < toIndex(count(0)); },
+      [&](Index n) {
+        auto field = [&](int64_t number) { return toIndex(fields(n * kFields + number)); };
+        Index batch = field(0), head = field(1), begin = field(2), end = field(3);
+        BlockEmitter::Again again{hasBlocks ? field(4) > 0 : Mask(), marks.vector(k.lanes, n * k.lanes) > 0, end};
+        Mask areEmpty = BlockEmitter(k, scratch, batch, head, begin, /*vectors=*/1, again).emit();
+        if (areEmpty.value())
+          k.when(unlikely(areEmpty),
+                 [&] { addEmpty(k, scratch.emptyRows.vector(k.lanes, 0) > 0, batch, head, begin, end); });
+        return n + 1;
+      });
 }
 
 } // namespace attn

@@ -30,23 +30,28 @@ struct AttentionScratch {
 Mask emitAttentionBlock(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,
                         const Index &begin, int64_t vectors);
 
-/// Rows of a task that see no key, where hidden keys take part then (letsHiddenTakePart). Blocks and rows note them,
-/// and they are computed once more when the task is done: this is rare, and its code is a quarter of a kernel.
-class EmptyRows {
+/// Registers of queries that a task computes last, one by one: a block that fills no more than one, and rows that see
+/// no key, where hidden keys take part then (letsHiddenTakePart). Their code, a quarter of a kernel, is there once.
+class QueuedRows {
 public:
-  /// Notes up to `most` registers of rows.
-  static EmptyRows allocate(AttentionCode &k, int64_t most);
-  /// Notes those rows of [begin, end) of which `isEmpty` holds; its first lane is row min(begin, all rows - lanes), or
-  /// 0.
-  void add(AttentionCode &k, const Mask &isEmpty, const Index &batch, const Index &head, const Index &begin,
-           const Index &end) const;
-  /// Computes all of them, a register of queries at a time.
+  /// Of a task that adds up to `most` registers; with `hasBlocks`, not all of them by addEmpty.
+  static QueuedRows allocate(AttentionCode &k, int64_t most, bool hasBlocks);
+  /// Adds rows [begin, end) that are not computed yet.
+  void add(AttentionCode &k, const Index &batch, const Index &head, const Index &begin, const Index &end) const;
+  /// Adds rows [begin, end) that are computed, for those of which `isEmpty` holds; its first lane is row
+  /// min(begin, all rows - lanes), or 0.
+  void addEmpty(AttentionCode &k, const Mask &isEmpty, const Index &batch, const Index &head, const Index &begin,
+                const Index &end) const;
+  /// Computes all of them.
   void emit(AttentionCode &k, const AttentionScratch &scratch) const;
 
 private:
-  static constexpr int64_t kFields = 4;
-  Buffer count, fields; ///< batch, head, begin and end of each
+  void add(AttentionCode &k, const Mask &isEmpty, const Mask &isAgain, llvm::ArrayRef<Index> place) const;
+
+  static constexpr int64_t kFields = 5;
+  Buffer count, fields; ///< batch, head, begin and end of each, and whether it is computed again
   Buffer marks;         ///< [most][lanes] not 0 where a row is empty
+  bool hasBlocks = false;
 };
 
 } // namespace attn

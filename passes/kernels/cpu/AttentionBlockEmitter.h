@@ -35,11 +35,16 @@ public:
   using Vecs = llvm::SmallVector<Vec>;
   using Masks = llvm::SmallVector<Mask>;
   using Indices = llvm::SmallVector<Index>;
-  /// `takesPart`: by query vector, the rows in which hidden keys count; empty: none. Rows from `end` on are not stored.
+  /// Rows of a register that may be computed again, with hidden keys.
+  struct Again {
+    Mask isAgain;   ///< whether they are; null: always
+    Mask takesPart; ///< the rows in which hidden keys count then
+    Index end;      ///< rows from here on are not stored
+  };
   BlockEmitter(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,
-               const Index &begin, int64_t vectors, Masks takesPart = {}, std::optional<Index> end = {});
-  /// Whether there is a row in which hidden keys are to take part after all (EmptyRows): one that sees no other.
-  /// Null where there can't be one.
+               const Index &begin, int64_t vectors, std::optional<Again> again = {});
+  /// Whether there is a row in which hidden keys are to take part after all (QueuedRows): one that sees no other.
+  /// scratch.emptyRows says which. Null where there can't be one.
   Mask emit();
 
 private:
@@ -132,6 +137,9 @@ private:
     int64_t rows = vectors * lanes, rowsOfPlace = isNarrow ? 2 : 1;
     return row * (rows / rowsOfPlace) + (number / rowsOfPlace * rows + vector * lanes);
   }
+  bool isAlwaysAgain() const { return again && !again->isAgain.value(); }
+  /// Whether all keys are swept, whatever the mask says.
+  bool needsAllKeys() const { return spec.needsAllKeys() || isAlwaysAgain(); }
   OperandView view(size_t operand) { return k.view(operand, batch, head); }
   /// Element `n` of each row of a tile, where queries are lanes.
   Vecs columnOf(const Vecs &tile, int64_t vector) {
@@ -154,7 +162,7 @@ private:
   QueryBlock queries;
   KeyMask mask;
   KeyLists lists;
-  const Masks takesPart;
+  const std::optional<Again> again;
   const Index end;
   KeyMask::Bounds bounds;
   llvm::SmallVector<OperandView> captures, dense;

@@ -144,13 +144,13 @@ void RowEmitter::merge(const Index &other) {
   place.records.setVector(maximum, maximumAt(place.record));
 }
 
-void RowEmitter::finish(const EmptyRows &empty) {
+void RowEmitter::finish(const QueuedRows &queue) {
   Vec sum = acrossLanes(loadRecord(totalAt(place.record)), std::plus<>()), factor = normaliser(sum);
   storeWeights(sum, factor);
   storeResult(factor);
   if (spec.letsHiddenTakePart())
     k.when(unlikely(any(isEmptyRow(sum))),
-           [&] { empty.add(k, attn::splat(k.truth(true), lanes), batch, head, row, row + 1); });
+           [&] { queue.addEmpty(k, attn::splat(k.truth(true), lanes), batch, head, row, row + 1); });
 }
 
 /// Adds the weighted values of the key at `position` to `sums`, from chunk `chunk` on.

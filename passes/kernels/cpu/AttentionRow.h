@@ -5,7 +5,7 @@
 
 namespace attn {
 
-class EmptyRows;
+class QueuedRows;
 
 /// Up to this many queries are computed one by one: a register of queries costs
 /// as much as 16 of them whether it is full or not. With adjacency lists all are:
@@ -63,15 +63,15 @@ struct AttentionRowPlace {
 /// Emits task `task`, for decoding: scores with the key width along the
 /// lanes, softmax with the keys, and the sum of values with the value width
 /// along the lanes, so that keys and values stream through once. `partials` is
-/// what all tasks share, null where keys are not split; `empty` notes rows that see no key. Internal to the attention
+/// what all tasks share, null where keys are not split; rows that see no key join `queue`. Internal to the attention
 /// family.
-void emitAttentionRows(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials, const EmptyRows &empty,
+void emitAttentionRows(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials, const QueuedRows &queue,
                        const Index &task);
 Index countAttentionRowTasks(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials);
 
 /// Emits the end of row `row` of those whose keys are split: its parts become one.
 void emitAttentionRowMerge(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials,
-                           const EmptyRows &empty, const Index &row);
+                           const QueuedRows &queue, const Index &row);
 Index countAttentionRowMerges(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials);
 
 } // namespace attn

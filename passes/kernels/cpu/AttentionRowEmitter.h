@@ -21,8 +21,8 @@ public:
   void addListedKeys(const Index &first, const Index &upper);
   /// Adds the record at `other`.
   void merge(const Index &other);
-  /// Stores the result. A row that sees no key, where hidden ones take part then, is noted in `empty`.
-  void finish(const EmptyRows &empty);
+  /// Stores the result. A row that sees no key, where hidden ones take part then, joins `queue`.
+  void finish(const QueuedRows &queue);
 
   Index lower, upper; ///< keys outside are not seen
 

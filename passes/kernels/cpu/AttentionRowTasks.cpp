@@ -81,8 +81,8 @@ namespace {
 /// has read is in the cache for the others.
 class RowTask {
 public:
-  RowTask(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials, const EmptyRows &empty = {})
-      : k(k), spec(k.spec), plan(plan), partials(partials), empty(empty), record(plan.recordSize(spec)),
+  RowTask(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials, const QueuedRows &queue = {})
+      : k(k), spec(k.spec), plan(plan), partials(partials), queue(queue), record(plan.recordSize(spec)),
         heads(k.size(Dim::H)), rows(k.size(Dim::I)), groups(ceilDiv(heads, plan.heads)),
         rowTasks(ceilDiv(rows, plan.rows)), chunks(k.index(1)) {
     if (!partials.value())
@@ -115,7 +115,7 @@ private:
   const AttentionSpec &spec;
   const AttentionRowPlan &plan;
   const Buffer partials; ///< null where keys are not split
-  const EmptyRows empty;
+  const QueuedRows queue;
   const int64_t record;
   Index heads, rows, groups, rowTasks, chunks;
   Mask isWhole; ///< the keys are in one part after all
@@ -185,7 +185,7 @@ void RowTask::emit(Index task) {
     });
     markLong(k.b);
   }
-  auto finish = [&] { forRows([&](RowEmitter &row) { row.finish(empty); }); };
+  auto finish = [&] { forRows([&](RowEmitter &row) { row.finish(queue); }); };
   if (partials.value())
     k.when(isWhole, finish);
   else
@@ -207,19 +207,19 @@ void RowTask::emitMerge(const Index &position) {
       Index other = placeOfChunk(n + distance).record;
       RowEmitter(k, scratch, placeOfChunk(n)).merge(other);
     });
-  RowEmitter(k, scratch, placeOfChunk(k.index(0))).finish(empty);
+  RowEmitter(k, scratch, placeOfChunk(k.index(0))).finish(queue);
 }
 
 } // namespace
 
-void emitAttentionRows(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials, const EmptyRows &empty,
+void emitAttentionRows(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials, const QueuedRows &queue,
                        const Index &task) {
-  RowTask(k, plan, partials, empty).emit(task);
+  RowTask(k, plan, partials, queue).emit(task);
 }
 
 void emitAttentionRowMerge(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials,
-                           const EmptyRows &empty, const Index &row) {
-  RowTask(k, plan, partials, empty).emitMerge(row);
+                           const QueuedRows &queue, const Index &row) {
+  RowTask(k, plan, partials, queue).emitMerge(row);
 }
 
 Index countAttentionRowTasks(AttentionCode &k, const AttentionRowPlan &plan, const Buffer &partials) {

@@ -292,12 +292,12 @@ BlockEmitter::Vecs BlockEmitter::maskedTile(const Index &first, bool isEdge, con
   for (const CaptureReader &reader : denseReaders)
     shown.push_back(reader.read(first, spec.keyTile, isEdge, numKeys));
   Vecs hidden(scores.size(), low);
-  if (!takesPart.empty()) {
+  if (again) {
     Vecs other = scores;
     if (spec.masked)
       applyRegion(*spec.masked, Value(), other, first, isEdge);
     for (size_t n = 0; n < hidden.size(); ++n)
-      hidden[n] = select(takesPart[n % vectors], other[n], low);
+      hidden[n] = select(again->takesPart, other[n], low);
   }
   Vecs result;
   for (int64_t r = 0; r < spec.keyTile; ++r)
