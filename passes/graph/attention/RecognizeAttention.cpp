@@ -122,12 +122,17 @@ private:
       return addOverOne(softmax);
     if (sums.empty())
       return addMissed(softmax, "none", whyNotContracted(softmax));
-    dropReductions(sums, softmax.result);
-    bool isOnly = !gate && sums.size() == 1;
+    bool areReductions = dropReductions(sums, softmax.result) && !gate;
+    bool isOnly = !gate && !areReductions && sums.size() == 1;
     if (isOnly)
       unshare(rewriter, *sums.front(), softmax.result);
     for (OpOperand *weights : sums)
       judged.insert(weights->getOwner());
+    if (areReductions)
+      return addMissed(
+          softmax, "none",
+          {"not an attention: its weights are multiplied by what is made of them alone (an entropy, a loss)",
+           softmax.location});
     if (!softmax.flaw.empty())
       return addMissed(softmax, "missed", {softmax.flaw, softmax.location});
     std::optional<Miss> first;
@@ -232,17 +237,26 @@ private:
     addMissed(softmax, "none", {"not an attention: it is over one score, whose weight is always 1", softmax.location});
   }
 
-  /// Leaves out sums of products of the weights with what is made of them element
-  /// by element (an entropy, a sum of squares), where another one sums values.
-  static void dropReductions(SmallVector<OpOperand *> &sums, Value weights) {
+  /// Leaves out sums of products of the weights with what is made of them element by element (an entropy, a sum of
+  /// squares), where another one sums values. Returns whether there is none, and no sum is a product of matrices.
+  static bool dropReductions(SmallVector<OpOperand *> &sums, Value weights) {
     auto isReduction = [&](OpOperand *sum) {
       return worklist(Values{sum->getOwner()->getOperand(1 - sum->getOperandNumber())}, [&](Value value, Values &list) {
         followTensors(value.getDefiningOp(), list);
         return value == weights;
       });
     };
+    auto isInner = [](OpOperand *sum) { // the other factor has no dimension of its own
+      auto op = cast<linalg::LinalgOp>(sum->getOwner());
+      AffineMap own = op.getMatchingIndexingMap(sum);
+      AffineMap other = op.getMatchingIndexingMap(&sum->getOwner()->getOpOperand(1 - sum->getOperandNumber()));
+      return llvm::all_of(other.getResults(), [&](AffineExpr e) { return llvm::is_contained(own.getResults(), e); });
+    };
     if (!llvm::all_of(sums, isReduction))
       llvm::erase_if(sums, isReduction);
+    else
+      return llvm::all_of(sums, isInner);
+    return false;
   }
 
   /// Gives the weighted sum that reads `sum` its own copies of what makes it from `weights`, so that what else reads

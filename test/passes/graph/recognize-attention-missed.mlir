@@ -12,6 +12,51 @@ func.func @classifier(%x: tensor<?x10xf32>) -> tensor<?x10xf32> {
 
 // -----
 
+#ij = affine_map<(i, j) -> (i, j)>
+#i = affine_map<(i, j) -> (i)>
+#a = affine_map<(i, e, j) -> (i, j)>
+#b = affine_map<(i, e, j) -> (e, j)>
+#o = affine_map<(i, e, j) -> (i, e)>
+// A focal loss: the weights times what is made of them, element by element. Near miss: the products of all rows of
+// weights with what is made of them.
+// CHECK: fused = false, kind = "none", {{.*}}reason = "not an attention: its weights are multiplied by what is made of them alone (an entropy, a loss)"
+// CHECK: fused = true
+// CHECK-LABEL: func.func @focal_loss
+// CHECK: attn.softmax
+// CHECK: attn.attention
+func.func @focal_loss(%x: tensor<5x7xf32>, %z: tensor<5x7xf32>) -> (tensor<5xf32>, tensor<5x5xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  %e = tensor.empty() : tensor<5x7xf32>
+  %er = tensor.empty() : tensor<5xf32>
+  %fr = linalg.fill ins(%zero : f32) outs(%er : tensor<5xf32>) -> tensor<5xf32>
+  %p = attn.softmax %x dim 1 : tensor<5x7xf32>
+  %h = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%p : tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%w: f32, %out: f32):
+    %l = math.log %w : f32
+    %d = arith.subf %one, %w : f32
+    %m = arith.mulf %d, %l : f32
+    linalg.yield %m : f32
+  } -> tensor<5x7xf32>
+  %y = linalg.contract indexing_maps = [#ij, #ij, #i] ins(%p, %h : tensor<5x7xf32>, tensor<5x7xf32>)
+      outs(%fr : tensor<5xf32>) -> tensor<5xf32>
+  %eo = tensor.empty() : tensor<5x5xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x5xf32>) -> tensor<5x5xf32>
+  %q = attn.softmax %z dim 1 : tensor<5x7xf32>
+  %s = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%q : tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%w: f32, %out: f32):
+    %m = arith.mulf %w, %w : f32
+    linalg.yield %m : f32
+  } -> tensor<5x7xf32>
+  %t = linalg.contract indexing_maps = [#a, #b, #o] ins(%q, %s : tensor<5x7xf32>, tensor<5x7xf32>)
+      outs(%fo : tensor<5x5xf32>) -> tensor<5x5xf32>
+  return %y, %t : tensor<5xf32>, tensor<5x5xf32>
+}
+
+// -----
+
 #f = affine_map<(b, i, d) -> (b, i, d)>
 // A product and a sum that a rounding to half precision keeps apart.
 // CHECK: fused = false, {{.*}}reason = "the weighted sum is a product and a sum that were not joined"
