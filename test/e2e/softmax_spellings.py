@@ -193,8 +193,14 @@ def sums():
     ones += "  ones = Expand(one, size)\n  total = MatMul(e, ones)\n  p = Div(e, total)" + WEIGH
     after = "  t = Mul(s, m)\n  e = Softmax<axis = -1>(t)\n  x = Mul(e, m)\n"
 
+    def late(change):
+        half = "  half = Constant<value = float {0.5}>()\n  tenth = Constant<value = float {0.1}>()\n"
+        return half + "  more = Add(total, half)\n  p = Div(x, more)\n  " + change + WEIGH.replace("(p", "(n")
+
     def over(x, more):
         return x / (x.sum(-1, keepdims=True) + more)
+
+    changed = "the weights are changed, and more is added to their divisor than their sum (a sink, an epsilon)"
 
     def of_shift(more):
         return lambda s, m, q, k: over(np.exp(s - s.max(-1, keepdims=True)) * m, more)
@@ -218,6 +224,13 @@ def sums():
              declared=STATIC),
         Case("after", after + SUM.format("x") + eps.format("x", 1e-13),
              lambda s, m, q, k: over(softmax(s * m) * m, 1e-13), soft, mask=shown()),
+        # Weights that are multiplied after they are divided by their sum and an epsilon, by a number and by a mask.
+        Case("exp_scaled", "  x = Exp(s)\n" + SUM.format("x") + late("n = Mul(p, four)"),
+             lambda s, m, q, k: 4 * over(np.exp(s), 0.5), soft),
+        Case("exp_shown", "  x = Exp(s)\n" + SUM.format("x") + late("n = Mul(p, m)"),
+             lambda s, m, q, k: over(np.exp(s), 0.5) * m, soft, mask=shown()),
+        Case("exp_clipped", "  x = Exp(s)\n" + SUM.format("x") + late("n = Min(p, tenth)"),
+             lambda s, m, q, k: np.minimum(over(np.exp(s), 0.5), 0.1), ("missed", None, changed)),
         # Another row's sum.
         Case("mixed", relu + SUM.format("x") + "  t = Mul(total, m)\n" + eps.format("x", 1e-6).replace("total", "t"),
              lambda s, m, q, k: np.maximum(s, 0) / (np.maximum(s, 0).sum(-1, keepdims=True) * m + 1e-6),

@@ -81,8 +81,7 @@ void walkDown(AttentionMatch &match, Type wanted, bool moves) {
 
 } // namespace
 
-/// Whether `value`, in a region, is `weight` times what does not depend on it.
-static bool isMultipleOf(Value value, Value weight) {
+bool isMultipleOf(Value value, Value weight) {
   value = stripConversions(value);
   if (value == weight)
     return true;

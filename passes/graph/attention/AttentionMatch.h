@@ -122,6 +122,9 @@ mlir::LogicalResult matchScores(AttentionMatch &match, const Normalization &soft
 std::optional<Access> nameLoops(AtomSpace &space, mlir::Value operand, mlir::AffineMap map,
                                 llvm::SmallVector<Atoms> &loops, llvm::SmallVector<bool> &known);
 
+/// Whether `value`, in a region, is `weight` times what does not depend on it.
+bool isMultipleOf(mlir::Value value, mlir::Value weight);
+
 /// Replaces `match.result` by an attn.attention.
 mlir::FailureOr<AttentionOp> buildAttention(mlir::RewriterBase &rewriter, AttentionMatch &match, Miss &miss);
 

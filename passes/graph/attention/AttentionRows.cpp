@@ -18,8 +18,8 @@ namespace attn {
 /// maximum, sink + max(s) - lse: exp(max(s) - lse) is the largest weight.
 FailureOr<Value> AttentionBuilder::scaleBySink(AttentionOp op, ArrayRef<unsigned> dims) {
   Block &weight = op.getWeight().front();
-  if (stripConversions(cast<YieldOp>(weight.back()).getValue()) != weight.getArgument(0))
-    return fail("the weights are changed before a sum that leaves out an attention sink", loc);
+  if (!isMultipleOf(cast<YieldOp>(weight.back()).getValue(), weight.getArgument(0)))
+    return fail("the weights are changed, and more is added to their divisor than their sum (a sink, an epsilon)", loc);
   SmallVector<OpFoldResult> sizes, shape = tensor::getMixedSizes(b, loc, op.getResult());
   for (const Unit &unit : units)
     sizes.push_back(size(unit));
