@@ -188,6 +188,8 @@ def sums():
     eps = "  eps = Constant<value = float {{{1}}}>()\n  more = Add(total, eps)\n  p = Div({0}, more)" + WEIGH
     relu = "  x = Relu(s)\n"
     exp = "  e = Exp(s)\n  x = Mul(e, m)\n"
+    softplus = "  t = Constant<value = float {{{0}}}>()\n  isFar = Greater(s, t)\n  near = Softplus(s)\n"
+    softplus += "  x = Where(isFar, s, near)\n"
     shift = MAXIMUM.format("s") + "  e = Exp(shifted)\n  x = Mul(e, m)\n"
     ones = "  unit = Constant<value = int64[1] {1}>()\n  n = Shape<start = 3>(e)\n  size = Concat<axis = 0>(n, unit)\n"
     ones += "  ones = Expand(one, size)\n  total = MatMul(e, ones)\n  p = Div(e, total)" + WEIGH
@@ -213,6 +215,11 @@ def sums():
              lambda s, m, q, k: over(np.maximum(s, 0), 0.5), none),
         Case("relu_most", relu + SUM.format("x") + "  more = Max(total, one)\n  p = Div(x, more)" + WEIGH,
              lambda s, m, q, k: np.maximum(s, 0) / np.maximum(np.maximum(s, 0).sum(-1, keepdims=True), 1), none),
+        # Softplus as PyTorch's exporter writes it; below a threshold of -1 there may be a negative weight.
+        Case("softplus", softplus.format(20) + SUM.format("x") + eps.format("x", 1e-6),
+             lambda s, m, q, k: over(np.logaddexp(s, 0), 1e-6), none),
+        Case("softplus_other", softplus.format(-1) + SUM.format("x") + eps.format("x", 50),
+             lambda s, m, q, k: over(np.where(s > -1, s, np.logaddexp(s, 0)), 50), ("missed", "none", REPEATED)),
         Case("exp_mask", exp + SUM.format("x") + eps.format("x", 1e-6),
              lambda s, m, q, k: over(np.exp(s) * m, 1e-6), none, mask=shown()),
         Case("shift_mask", shift + SUM.format("x") + eps.format("x", 1e-6), of_shift(1e-6), soft, mask=shown()),
