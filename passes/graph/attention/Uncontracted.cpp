@@ -20,6 +20,18 @@ static bool multiplies(linalg::LinalgOp op) {
                       [&](arith::MulFOp product) { return varies(product.getLhs()) && varies(product.getRhs()); });
 }
 
+/// Whether what `op` reads beside `weights` is the same along their dimension `dim`: multiplied by it, they are weights
+/// still.
+static bool isSameAlong(linalg::LinalgOp op, Value weights, int64_t dim) {
+  std::optional<AffineExpr> loop;
+  for (OpOperand *input : op.getDpsInputOperands())
+    if (input->get() == weights)
+      loop = op.getMatchingIndexingMap(input).getResult(dim);
+  return loop && llvm::all_of(op.getDpsInputOperands(), [&](OpOperand *input) {
+           return input->get() == weights || !llvm::is_contained(op.getMatchingIndexingMap(input).getResults(), *loop);
+         });
+}
+
 /// Whether a sum over some dimension reads `value`, through views and changes
 /// of the float type at most.
 static bool isSummed(Value value) {
@@ -96,7 +108,9 @@ Miss whyNotContracted(const Normalization &softmax) {
       if (isContraction(user))
         return end("an operation that is not elementwise stands between the softmax and the weighted sum",
                    between.value_or(user->getLoc()));
-      if (auto op = dyn_cast<linalg::LinalgOp>(user); op && isPointwise(user) && multiplies(op)) {
+      if (auto op = dyn_cast<linalg::LinalgOp>(user);
+          op && isPointwise(user) && multiplies(op) &&
+          !(value == softmax.result && isSameAlong(op, value, softmax.dim))) {
         bool isNormalized = llvm::any_of(user->getUsers(), [](Operation *next) {
           auto quotient = dyn_cast<linalg::LinalgOp>(next);
           return quotient && findSumNormalization(quotient);

@@ -57,6 +57,34 @@ func.func @focal_loss(%x: tensor<5x7xf32>, %z: tensor<5x7xf32>) -> (tensor<5xf32
 
 // -----
 
+#ij = affine_map<(i, j) -> (i, j)>
+#i = affine_map<(i, j) -> (i)>
+#a = affine_map<(i, e, j) -> (i, j)>
+#b = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
+// Weights that a factor of their row multiplies are weights still (a prefix of LLaMA-Adapter).
+// CHECK: fused = false, kind = "none", {{.*}}reason = "an operation that is not elementwise stands between the softmax and the weighted sum"
+// CHECK-LABEL: func.func @scaled_rows
+func.func @scaled_rows(%x: tensor<5x7xf32>, %w: tensor<5x3xf32>, %g: tensor<5xf32>, %v: tensor<10x4xf32>) -> tensor<5x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<5x7xf32>
+  %p = attn.softmax %x dim 1 : tensor<5x7xf32>
+  %s = linalg.generic {indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%p, %g : tensor<5x7xf32>, tensor<5xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%weight: f32, %factor: f32, %out: f32):
+    %m = arith.mulf %weight, %factor : f32
+    linalg.yield %m : f32
+  } -> tensor<5x7xf32>
+  %c = tensor.concat dim(1) %w, %s : (tensor<5x3xf32>, tensor<5x7xf32>) -> tensor<5x10xf32>
+  %eo = tensor.empty() : tensor<5x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %y = linalg.contract indexing_maps = [#a, #b, #o] ins(%c, %v : tensor<5x10xf32>, tensor<10x4xf32>)
+      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  return %y : tensor<5x4xf32>
+}
+
+// -----
+
 #f = affine_map<(b, i, d) -> (b, i, d)>
 // A product and a sum that a rounding to half precision keeps apart.
 // CHECK: fused = false, {{.*}}reason = "the weighted sum is a product and a sum that were not joined"
