@@ -27,6 +27,8 @@ as rows. How many an input has says `--shape=name.0:2x3 --shape=name.1:4x?`. An 
 constant.
 Integers wrap; x / 0 and x mod 0 of integers are 0. An index out of range ends the run with the name of the node, the index and the size;
 an operator whose result nothing needs (no output, or only what a constant condition leaves out) is not computed, and reports nothing.
+Operators that draw random numbers (Bernoulli, Multinomial, RandomNormal, RandomUniform and their Like forms) are refused:
+hand the draws to the model as an input.
 """
 
 
