@@ -139,7 +139,8 @@ Value BlockProductLowering::emitCall(BlockProductOp op, const std::optional<Epil
 
 std::string BlockProductLowering::prepare(BlockProductOp op) {
   if (!op.getCodes().getDefiningOp<WeightOp>())
-    return "the matrix is no weight";
+    return matchPattern(op.getCodes(), m_Constant()) ? "the matrix is too small (up to 1 KiB) to be stored in panels"
+                                                     : "the matrix is no weight";
   for (Value part : {op.getScales(), op.getZeros()})
     if (part && !part.getDefiningOp<WeightOp>() && !matchPattern(part, m_Constant()))
       return "the scales or zero points are not stored";

@@ -17,6 +17,7 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
 // CHECK-SAME: {arithmetic = "f32, unpacked", kernel = "gemm_qu4b32_m2_k80_n70_fma_6x4x16_zf", node = "", storage = "u4 blocks of 32"}
 // CHECK-SAME: {arithmetic = "f32, dequantised", node = "", reason = "the matrix is no weight", storage = "u4 blocks of 32"}
 // CHECK-SAME: {arithmetic = "f32, dequantised", node = "", reason = "blocks of 24 are not whole words of 8 codes, or do not divide 256", storage = "u4 blocks of 24"}
+// CHECK-SAME: {arithmetic = "f32, dequantised", node = "", reason = "the matrix is too small (up to 1 KiB) to be stored in panels", storage = "u4 blocks of 32"}
 attn.global @q : tensor<70x80xi8> = #attn.initializer<"q">
 attn.global @s : tensor<70x3xf32> = #attn.initializer<"s">
 attn.global @t : tensor<32x6xi8> = #attn.initializer<"t">
@@ -122,5 +123,15 @@ func.func @odd(%x: tensor<4x80xf32>) -> tensor<4x70xf32> {
   %y = attn.block_product %x by %q scales %u block 24 bits 4 transposed unsigned
       : tensor<4x80xf32> by tensor<70x80xi8> scales tensor<70x4xf32> -> tensor<4x70xf32>
   return %y : tensor<4x70xf32>
+}
+
+// CHECK-LABEL: func.func @small
+// CHECK: attn.block_product
+func.func @small(%x: tensor<4x32xf32>) -> tensor<4x16xf32> {
+  %q = arith.constant dense<3> : tensor<16x32xi8>
+  %s = arith.constant dense<0.5> : tensor<16x1xf32>
+  %y = attn.block_product %x by %q scales %s block 32 bits 4 zero_point 8 transposed unsigned
+      : tensor<4x32xf32> by tensor<16x32xi8> scales tensor<16x1xf32> -> tensor<4x16xf32>
+  return %y : tensor<4x16xf32>
 }
 }
