@@ -460,7 +460,8 @@ def elsewhere():
         Case("sink_each", "  top = Max(s, zero)\n" + sink, with_sink(lambda s: np.maximum(s, 0)), BESIDE),
         Case("sink_over_queries", clipped, with_sink(lambda s: np.maximum(s.max(-2, keepdims=True), 0)), BESIDE),
         Gate("gate", gate, lambda s, m, q, k: (softmax(s) * m).sum(-1, keepdims=True),
-             ("none", None, "the weighted sum is a product and a sum that were not joined"), mask=np.full((1, 1, 1, 1), 3.0)),
+             ("none", None, "no contraction: its weights multiply values, and are not summed over them"),
+             mask=np.full((1, 1, 1, 1), 3.0)),
     ]
 
 
