@@ -97,7 +97,7 @@ double measureBytePeak(StringRef isa) {
         tiles.load(TileRegisters::rows(i), bytes.address(), stride);
         tiles.load(TileRegisters::columns(i), bytes.address() + 1024, stride);
       }
-      k.rolledLoop(0, kSteps, 1, [&](Index) {
+      k.loop(0, kSteps, 1, [&](Index) {
         for (int64_t number = 0; number < 4; ++number)
           tiles.multiply("llvm.x86.tdpbusd", number / 2, number % 2);
       });
@@ -109,7 +109,7 @@ double measureBytePeak(StringRef isa) {
     Vec ones = k.splat(k.number(b.getI16Type(), int64_t(1)), 2 * lanes);
     SmallVector<Vec> chains(kChains, sums.vector(lanes, 0));
     StringRef name = lanes == 16 ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256";
-    chains = k.rolledLoop(0, kSteps, 1, chains, [&](Index, SmallVector<Vec> now) {
+    chains = k.loop(0, kSteps, 1, chains, [&](Index, SmallVector<Vec> now) {
       for (Vec &sum : now) {
         if (hasWords) {
           Vec words =
