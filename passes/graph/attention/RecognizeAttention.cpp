@@ -122,13 +122,14 @@ private:
       return addOverOne(softmax);
     if (sums.empty())
       return addMissed(softmax, "none", whyNotContracted(softmax));
-    bool areReductions = dropReductions(sums, softmax.result) && !gate;
-    bool isOnly = !gate && !areReductions && sums.size() == 1;
+    dropReductions(sums, softmax.result);
+    bool areLosses = !gate && llvm::all_of(sums, [&](OpOperand *sum) { return isOfItself(*sum, softmax.result); });
+    bool isOnly = !gate && !areLosses && sums.size() == 1;
     if (isOnly)
       unshare(rewriter, *sums.front(), softmax.result);
     for (OpOperand *weights : sums)
       judged.insert(weights->getOwner());
-    if (areReductions)
+    if (areLosses)
       return addMissed(
           softmax, "none",
           {"not an attention: its weights are multiplied by what is made of them alone (an entropy, a loss)",
@@ -237,26 +238,39 @@ private:
     addMissed(softmax, "none", {"not an attention: it is over one score, whose weight is always 1", softmax.location});
   }
 
-  /// Leaves out sums of products of the weights with what is made of them element by element (an entropy, a sum of
-  /// squares), where another one sums values. Returns whether there is none, and no sum is a product of matrices.
-  static bool dropReductions(SmallVector<OpOperand *> &sums, Value weights) {
+  /// The factor beside the weights in a weighted sum.
+  static OpOperand &otherFactor(OpOperand &sum) { return sum.getOwner()->getOpOperand(1 - sum.getOperandNumber()); }
+
+  /// Leaves out sums of products of the weights with what is made of them element
+  /// by element (an entropy, a sum of squares), where another one sums values.
+  static void dropReductions(SmallVector<OpOperand *> &sums, Value weights) {
     auto isReduction = [&](OpOperand *sum) {
-      return worklist(Values{sum->getOwner()->getOperand(1 - sum->getOperandNumber())}, [&](Value value, Values &list) {
+      return worklist(Values{otherFactor(*sum).get()}, [&](Value value, Values &list) {
         followTensors(value.getDefiningOp(), list);
         return value == weights;
       });
     };
-    auto isInner = [](OpOperand *sum) { // the other factor has no dimension of its own
-      auto op = cast<linalg::LinalgOp>(sum->getOwner());
-      AffineMap own = op.getMatchingIndexingMap(sum);
-      AffineMap other = op.getMatchingIndexingMap(&sum->getOwner()->getOpOperand(1 - sum->getOperandNumber()));
-      return llvm::all_of(other.getResults(), [&](AffineExpr e) { return llvm::is_contained(own.getResults(), e); });
-    };
     if (!llvm::all_of(sums, isReduction))
       llvm::erase_if(sums, isReduction);
-    else
-      return llvm::all_of(sums, isInner);
-    return false;
+  }
+
+  /// Whether `sum` is of products of the weights, element by element, with what is made of them and of constants alone.
+  static bool isOfItself(OpOperand &sum, Value weights) {
+    OpOperand &other = otherFactor(sum);
+    auto op = cast<linalg::LinalgOp>(sum.getOwner());
+    ArrayRef<AffineExpr> own = op.getMatchingIndexingMap(&sum).getResults();
+    if (isStatic(other.get()) || !llvm::all_of(op.getMatchingIndexingMap(&other).getResults(),
+                                               [&](AffineExpr place) { return llvm::is_contained(own, place); }))
+      return false;
+    return !worklist(Values{other.get()}, [&](Value value, Values &list) {
+      Operation *made = value.getDefiningOp();
+      if (value == weights || isStatic(value))
+        return false;
+      if (!followTensors(made, list))
+        return true;
+      visitUsedValuesDefinedAbove(made->getRegions(), [&](OpOperand *used) { list.push_back(used->get()); });
+      return false;
+    });
   }
 
   /// Gives the weighted sum that reads `sum` its own copies of what makes it from `weights`, so that what else reads

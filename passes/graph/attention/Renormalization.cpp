@@ -18,13 +18,6 @@ struct MaskedWeights {
   Element shown;
 };
 
-/// `element` before the test that a byte of the graph is not 0.
-Element readByte(RowReader &rows, const Element &element) {
-  auto test = getAs<arith::CmpIOp>(element);
-  bool isTest = test && test.getPredicate() == arith::CmpIPredicate::ne && matchPattern(test.getRhs(), m_Zero());
-  return isTest ? rows.of(element, 0) : element;
-}
-
 /// `terms`, of the root's type, as w m, m a bool that became a number, or as m ? w : 0.
 std::optional<MaskedWeights> readMaskedWeights(RowReader &rows, const Element &terms) {
   Element product = rows.strip(terms);
@@ -57,10 +50,7 @@ std::optional<MaskedWeights> readMaskedWeights(RowReader &rows, const Element &t
 
 /// Whether `condition` tests that the sum of a row of `terms` over `keys` is above 0.
 bool testsSum(RowReader &rows, Element condition, const Element &terms, const Places &keys) {
-  // A byte of the graph: it is not 0, and what it is made of is a comparison.
-  condition = readByte(rows, condition);
-  if (getAs<arith::ExtUIOp>(condition))
-    condition = rows.of(condition, 0);
+  condition = rows.condition(condition);
   auto above = getAs<arith::CmpFOp>(condition);
   return above && above.getPredicate() == arith::CmpFPredicate::OGT && numberOf(rows.of(condition, 1)) == 0 &&
          rows.combines(rows.of(condition, 0), terms, Combiner::sum, keys);

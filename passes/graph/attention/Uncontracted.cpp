@@ -3,6 +3,7 @@
 #include "dialects/attn/TopKOp.h"
 
 #include "passes/graph/Structured.h"
+#include "passes/graph/attention/AttentionMatch.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -20,15 +21,25 @@ static bool multiplies(linalg::LinalgOp op) {
                       [&](arith::MulFOp product) { return varies(product.getLhs()) && varies(product.getRhs()); });
 }
 
-/// Whether what `op` reads beside `weights` is the same along their dimension `dim`: multiplied by it, they are weights
-/// still.
-static bool isSameAlong(linalg::LinalgOp op, Value weights, int64_t dim) {
-  std::optional<AffineExpr> loop;
-  for (OpOperand *input : op.getDpsInputOperands())
-    if (input->get() == weights)
-      loop = op.getMatchingIndexingMap(input).getResult(dim);
-  return loop && llvm::all_of(op.getDpsInputOperands(), [&](OpOperand *input) {
-           return input->get() == weights || !llvm::is_contained(op.getMatchingIndexingMap(input).getResults(), *loop);
+/// Whether `op` multiplies `weights` by what is the same along their dimension `dim`: they are weights still.
+static bool scalesRows(linalg::LinalgOp op, Value weights, int64_t dim) {
+  OpOperand *own = nullptr;
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    if (input->get() != weights)
+      continue;
+    if (own)
+      return false;
+    own = input;
+  }
+  if (!own)
+    return false;
+  auto loop = dyn_cast<AffineDimExpr>(op.getMatchingIndexingMap(own).getResult(dim));
+  Block &body = *op.getBlock();
+  // What a body reads at places of its own may be another for each key.
+  return loop && llvm::none_of(body, llvm::IsaPred<linalg::IndexOp, tensor::ExtractOp>) &&
+         isMultipleOf(body.getTerminator()->getOperand(0), op.getMatchingBlockArgument(own)) &&
+         llvm::all_of(op.getDpsInputOperands(), [&](OpOperand *input) {
+           return input == own || !op.getMatchingIndexingMap(input).isFunctionOfDim(loop.getPosition());
          });
 }
 
@@ -110,7 +121,7 @@ Miss whyNotContracted(const Normalization &softmax) {
                    between.value_or(user->getLoc()));
       if (auto op = dyn_cast<linalg::LinalgOp>(user);
           op && isPointwise(user) && multiplies(op) &&
-          !(value == softmax.result && isSameAlong(op, value, softmax.dim))) {
+          !(value == softmax.result && scalesRows(op, value, softmax.dim))) {
         bool isNormalized = llvm::any_of(user->getUsers(), [](Operation *next) {
           auto quotient = dyn_cast<linalg::LinalgOp>(next);
           return quotient && findSumNormalization(quotient);

@@ -247,6 +247,18 @@ Element ElementReader::strip(Element element) {
   }
 }
 
+Element ElementReader::condition(Element element) {
+  auto isByte = [](Element byte) {
+    auto test = byte.value.getDefiningOp<arith::CmpIOp>();
+    return byte.value.getDefiningOp<arith::ExtUIOp>() ||
+           (test && test.getPredicate() == arith::CmpIPredicate::ne && matchPattern(test.getRhs(), m_Zero()));
+  };
+  element = resolve(element);
+  while (isByte(element))
+    element = resolve(operand(element, 0));
+  return element;
+}
+
 std::optional<Element> ElementReader::tensor(Element element) {
   if (isa<RankedTensorType>(element.value.getType()))
     return element;

@@ -68,6 +68,8 @@ public:
   Element resolve(Element element, llvm::function_ref<void(mlir::Value)> passes = nullptr);
   /// The same, also through changes between float types.
   Element strip(Element element);
+  /// What computes a condition: bools of the graph are bytes, and what reads them tests that they are not 0.
+  Element condition(Element element);
   /// The element of a tensor that `element`, in a body, is but for changes between float types.
   std::optional<Element> tensor(Element element);
   /// Whether both are one element.

@@ -26,14 +26,7 @@ std::optional<double> LowerBound::constantOperand(const Element &element, unsign
 
 /// What `select` chooses, also by what its test says of it: x > c ? x : ..., x < c ? ... : x.
 double LowerBound::ofChosen(const Element &select, bool isTrue) {
-  Element chosen = reader.operand(select, isTrue ? 1 : 2), test = reader.resolve(reader.operand(select, 0));
-  // A tensor of bool holds 0 and 1.
-  auto isOne = [](const Element &element) {
-    auto compare = element.value.getDefiningOp<arith::CmpIOp>();
-    return compare && compare.getPredicate() == arith::CmpIPredicate::ne && matchPattern(compare.getRhs(), m_Zero());
-  };
-  while (isOne(test) || test.value.getDefiningOp<arith::ExtUIOp>())
-    test = reader.resolve(reader.operand(test, 0));
+  Element chosen = reader.operand(select, isTrue ? 1 : 2), test = reader.condition(reader.operand(select, 0));
   double bound = of(chosen);
   auto compare = test.value.getDefiningOp<arith::CmpFOp>();
   if (!compare || !isSame(reader.operand(test, 0), chosen))

@@ -17,14 +17,17 @@ func.func @classifier(%x: tensor<?x10xf32>) -> tensor<?x10xf32> {
 #a = affine_map<(i, e, j) -> (i, j)>
 #b = affine_map<(i, e, j) -> (e, j)>
 #o = affine_map<(i, e, j) -> (i, e)>
-// A focal loss: the weights times what is made of them, element by element. Near miss: the products of all rows of
-// weights with what is made of them.
+// A focal loss: the weights times what is made of them, element by element. Near misses: the products of all rows of
+// weights with what is made of them, and values in the place of a factor.
 // CHECK: fused = false, kind = "none", {{.*}}reason = "not an attention: its weights are multiplied by what is made of them alone (an entropy, a loss)"
+// CHECK: fused = true
 // CHECK: fused = true
 // CHECK-LABEL: func.func @focal_loss
 // CHECK: attn.softmax
 // CHECK: attn.attention
-func.func @focal_loss(%x: tensor<5x7xf32>, %z: tensor<5x7xf32>) -> (tensor<5xf32>, tensor<5x5xf32>) {
+// CHECK: attn.attention
+func.func @focal_loss(%x: tensor<5x7xf32>, %z: tensor<5x7xf32>, %u: tensor<5x7xf32>, %g: tensor<5x7xf32>)
+    -> (tensor<5xf32>, tensor<5x5xf32>, tensor<5xf32>) {
   %zero = arith.constant 0.0 : f32
   %one = arith.constant 1.0 : f32
   %e = tensor.empty() : tensor<5x7xf32>
@@ -52,7 +55,16 @@ func.func @focal_loss(%x: tensor<5x7xf32>, %z: tensor<5x7xf32>) -> (tensor<5xf32
   } -> tensor<5x7xf32>
   %t = linalg.contract indexing_maps = [#a, #b, #o] ins(%q, %s : tensor<5x7xf32>, tensor<5x7xf32>)
       outs(%fo : tensor<5x5xf32>) -> tensor<5x5xf32>
-  return %y, %t : tensor<5xf32>, tensor<5x5xf32>
+  %r = attn.softmax %u dim 1 : tensor<5x7xf32>
+  %k = linalg.generic {indexing_maps = [#ij, #ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%r, %g : tensor<5x7xf32>, tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%w: f32, %value: f32, %out: f32):
+    %m = arith.mulf %w, %value : f32
+    linalg.yield %m : f32
+  } -> tensor<5x7xf32>
+  %n = linalg.contract indexing_maps = [#ij, #ij, #i] ins(%r, %k : tensor<5x7xf32>, tensor<5x7xf32>)
+      outs(%fr : tensor<5xf32>) -> tensor<5xf32>
+  return %y, %t, %n : tensor<5xf32>, tensor<5x5xf32>, tensor<5xf32>
 }
 
 // -----
@@ -62,10 +74,14 @@ func.func @focal_loss(%x: tensor<5x7xf32>, %z: tensor<5x7xf32>) -> (tensor<5xf32
 #a = affine_map<(i, e, j) -> (i, j)>
 #b = affine_map<(i, e, j) -> (j, e)>
 #o = affine_map<(i, e, j) -> (i, e)>
-// Weights that a factor of their row multiplies are weights still (a prefix of LLaMA-Adapter).
+// Weights that a factor of their row multiplies are weights still (a prefix of LLaMA-Adapter). Near misses: what they are
+// multiplied by is themselves, or differs between keys.
 // CHECK: fused = false, kind = "none", {{.*}}reason = "an operation that is not elementwise stands between the softmax and the weighted sum"
+// CHECK: reason = "no contraction: its weights multiply values, and are not summed over them"
+// CHECK: reason = "no contraction: its weights multiply values, and are not summed over them"
 // CHECK-LABEL: func.func @scaled_rows
-func.func @scaled_rows(%x: tensor<5x7xf32>, %w: tensor<5x3xf32>, %g: tensor<5xf32>, %v: tensor<10x4xf32>) -> tensor<5x4xf32> {
+func.func @scaled_rows(%x: tensor<5x7xf32>, %x1: tensor<5x7xf32>, %x2: tensor<5x7xf32>, %w: tensor<5x3xf32>,
+    %g: tensor<5xf32>, %h: tensor<5x7xf32>, %v: tensor<10x4xf32>) -> (tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>) {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<5x7xf32>
   %p = attn.softmax %x dim 1 : tensor<5x7xf32>
@@ -80,7 +96,27 @@ func.func @scaled_rows(%x: tensor<5x7xf32>, %w: tensor<5x3xf32>, %g: tensor<5xf3
   %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
   %y = linalg.contract indexing_maps = [#a, #b, #o] ins(%c, %v : tensor<5x10xf32>, tensor<10x4xf32>)
       outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
-  return %y : tensor<5x4xf32>
+  %p1 = attn.softmax %x1 dim 1 : tensor<5x7xf32>
+  %s1 = linalg.generic {indexing_maps = [#ij, #ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%p1, %p1 : tensor<5x7xf32>, tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%weight: f32, %factor: f32, %out: f32):
+    %m = arith.mulf %weight, %factor : f32
+    linalg.yield %m : f32
+  } -> tensor<5x7xf32>
+  %c1 = tensor.concat dim(1) %w, %s1 : (tensor<5x3xf32>, tensor<5x7xf32>) -> tensor<5x10xf32>
+  %y1 = linalg.contract indexing_maps = [#a, #b, #o] ins(%c1, %v : tensor<5x10xf32>, tensor<10x4xf32>)
+      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %p2 = attn.softmax %x2 dim 1 : tensor<5x7xf32>
+  %s2 = linalg.generic {indexing_maps = [#ij, #ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%p2, %h : tensor<5x7xf32>, tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%weight: f32, %factor: f32, %out: f32):
+    %m = arith.mulf %weight, %factor : f32
+    linalg.yield %m : f32
+  } -> tensor<5x7xf32>
+  %c2 = tensor.concat dim(1) %w, %s2 : (tensor<5x3xf32>, tensor<5x7xf32>) -> tensor<5x10xf32>
+  %y2 = linalg.contract indexing_maps = [#a, #b, #o] ins(%c2, %v : tensor<5x10xf32>, tensor<10x4xf32>)
+      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  return %y, %y1, %y2 : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>
 }
 
 // -----
