@@ -4,9 +4,9 @@
     package.py [--out=build/gpu-tests] [--archs=sm_90a] [--filter=PATTERN] [--call=quick|bench|ncu]
 
 Machine code goes in where ptxas is at hand. Inputs are drawn again there, and of large outputs some rows are stored.
-Brings along attn-run, attn-bench, libattnrt, build/bin/attnc-static (as bin/attnc) if it has been built, and the libraries
-that they need beside libc; and graphs without weights, which are compiled on that machine (card_graphs.py). With --call only
-what that call of run.py uses, which is half as large.
+Brings along attn-run, attn-bench, libattnrt, attnc (but with --without-attnc, because packing it takes a minute), and the
+libraries that they need beside libc; and graphs without weights, which are compiled on that machine (card_graphs.py). With
+--call only what that call of run.py uses, which is half as large.
 """
 import argparse
 import itertools
@@ -248,13 +248,13 @@ def add_tests(package, wanted):
                         flags=["--max-length=input", *flags])
 
 
-def copy_programs(out, tools, calls):
+def copy_programs(out, tools, with_attnc, calls):
     (out / "bin").mkdir(parents=True)
     (out / "lib").mkdir()
     runtime = tools.parent / "lib/libattnrt.so.0"
     copies = {tools / "attn-run": "bin/attn-run", tools / "attn-bench": "bin/attn-bench", runtime: "lib/libattnrt.so.0"}
-    if "bench" in calls and (tools / "attnc-static").exists():
-        copies[tools / "attnc-static"] = "bin/attnc"
+    if "bench" in calls and with_attnc:
+        copies[tools / "attnc"] = "bin/attnc"
     for name, target in INSTRUCTION_TESTS.items() if "quick" in calls else ():
         copies[tools.parent / "test/unit" / name] = target
     for source, target in copies.items():
@@ -293,6 +293,7 @@ def main():
     parser.add_argument("--tools", type=pathlib.Path, default=ROOT / "build/bin")
     parser.add_argument("--archs", default="sm_90a")
     parser.add_argument("--filter", default="", help="a regular expression: only what has it in its name")
+    parser.add_argument("--without-attnc", action="store_true", help="without the compiler: what it would compile on the card is left out")
     parser.add_argument("--call", choices=("quick", "bench", "ncu"), help="of run.py: only what it uses")
     args = parser.parse_args()
     if args.out.exists():
@@ -300,7 +301,7 @@ def main():
             sys.exit(f"'{args.out}' exists and is no such package")
         shutil.rmtree(args.out)
     calls = {args.call} if args.call else {"quick", "bench", "ncu"}
-    copy_programs(args.out, args.tools, calls)
+    copy_programs(args.out, args.tools, not args.without_attnc, calls)
     package = Package(args.out, args.tools, args.archs)
     if "quick" in calls:
         add_tests(package, args.filter)

@@ -1,4 +1,4 @@
-// What attnc-static would otherwise ask of libraries that other machines may not have, and never uses.
+// What attnc would otherwise ask of libraries that other machines may not have, and never uses.
 
 #include "llvm/Plugins/PassPlugin.h"
 #include <sys/random.h>
