@@ -18,8 +18,8 @@ static int64_t countVectors(const AttentionSpec &spec) {
               : spec.queryVectors;
 }
 
-/// The block of queries from `begin` on, with as many registers as it fills. Where hidden keys may take part, one that
-/// fills no more than a register joins `queue`, and so do rows that see no key.
+/// The block of queries from `begin` on, with as many registers as it fills. Where hidden keys may take part it joins
+/// `queue`.
 static void emitBlock(AttentionCode &k, const AttentionScratch &scratch, const QueuedRows &queue, const Index &batch,
                       const Index &head, const Index &begin, const Index &rows) {
   int64_t vectors = countVectors(k.spec);
@@ -27,25 +27,14 @@ static void emitBlock(AttentionCode &k, const AttentionScratch &scratch, const Q
   // The last block may be a half one.
   int64_t tail = known ? *known % (vectors * k.lanes) : 1;
   bool mayBeHalf = vectors > 1 && tail > 0 && tail <= k.lanes;
-  if (!k.spec.letsHiddenTakePart()) {
-    auto emit = [&](int64_t count) { emitAttentionBlock(k, scratch, batch, head, begin, count); };
-    return mayBeHalf ? k.when(rows - begin > k.lanes, [&] { emit(vectors); }, [&] { emit(1); }) : emit(vectors);
-  }
-  auto emitLast = [&] { queue.add(k, batch, head, begin, minimum(begin + k.lanes, rows)); };
-  auto emitWhole = [&] {
-    Mask areEmpty = emitAttentionBlock(k, scratch, batch, head, begin, vectors);
-    k.when(unlikely(areEmpty), [&] {
-      Index first = maximum(minimum(begin, rows - vectors * k.lanes), 0);
-      k.loop(begin, minimum(begin + vectors * k.lanes, rows), k.lanes, [&](Index row) {
-        // Where the block begins, one of a single register may reach back less far than that of more.
-        Index own = maximum(minimum(row, rows - k.lanes), 0);
-        queue.addEmpty(k, scratch.emptyRows.vector(k.lanes, own - first) > 0, batch, head, row, row + k.lanes);
-      });
-    });
-  };
+  Mask isWhole = mayBeHalf ? rows - begin > k.lanes : Mask();
+  if (!k.spec.letsHiddenTakePart())
+    return emitAttentionBlock(k, scratch, batch, head, begin, vectors, isWhole);
+  auto addWhole = [&] { queue.addWhole(k, batch, head, begin); };
+  auto addSingle = [&] { queue.addSingle(k, batch, head, begin); };
   if (vectors == 1)
-    return emitLast();
-  mayBeHalf ? k.when(rows - begin > k.lanes, emitWhole, emitLast) : emitWhole();
+    return addSingle();
+  mayBeHalf ? k.when(isWhole, addWhole, addSingle) : addWhole();
 }
 
 /// `body` for each below `count`.
@@ -96,9 +85,9 @@ private:
     if (letsHiddenTakePart || !known || !*known)
       scratch = AttentionScratch::allocate(k, countVectors(spec));
     if (letsHiddenTakePart)
-      // Of a block each register may be empty; one that joins first may join again.
-      queue = QueuedRows::allocate(k, std::max<int64_t>({countVectors(spec), 2, plan ? plan->heads * plan->rows : 0}),
-                                   /*hasBlocks=*/!known || !*known);
+      // A block, of which each register may join again, or rows.
+      queue = QueuedRows::allocate(k, std::max<int64_t>(1 + countVectors(spec), plan ? plan->heads * plan->rows : 0),
+                                   !known || !*known ? countVectors(spec) : 0);
     auto few = [&] { emitAttentionRows(k, *plan, partials, queue, task); };
     auto many = [&] { emitBlockOf(task, scratch, queue); };
     auto compute = [&] { known ? *known ? few() : many() : k.when(isFew, few, many); };

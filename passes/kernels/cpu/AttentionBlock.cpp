@@ -1,6 +1,7 @@
 #include "passes/kernels/cpu/AttentionBlock.h"
 
 #include "passes/kernels/cpu/AttentionBlockEmitter.h"
+#include "passes/kernels/cpu/AttentionTransfer.h"
 #include "passes/kernels/shared/KernelFunction.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -53,7 +54,8 @@ BlockEmitter::BlockEmitter(AttentionCode &k, const AttentionScratch &scratch, co
 }
 
 Mask BlockEmitter::emit() {
-  loadQueries();
+  if (spec.isTanh())
+    measureQueries();
   for (const OperandView &capture : captures)
     readers.emplace_back(capture, queries);
   for (const OperandView &term : dense)
@@ -105,7 +107,7 @@ Mask BlockEmitter::emit() {
 // One attempt
 //===----------------------------------------------------------------------===//
 
-/// Computes and stores the block.
+/// Computes the block: scratch.results, and scratch.factors if there are any.
 BlockEmitter::State BlockEmitter::attend() {
   Vec zero = k.splat(0);
   k.loop(0, valueWidth, 1, [&](Index e) {
@@ -119,7 +121,8 @@ BlockEmitter::State BlockEmitter::attend() {
     storeLogSums(state);
     if (canMask && spec.maskedRows == MaskedRows::uniform)
       fillUniformRows(state);
-    storeResult(normalisers(state));
+    for (auto [v, factor] : llvm::enumerate(normalisers(state)))
+      scratch.factors.setVector(factor, static_cast<int64_t>(v) * lanes);
     return state;
   }
   if (spec.normalizer != Normalizer::none)
@@ -135,7 +138,6 @@ BlockEmitter::State BlockEmitter::attend() {
   sweepKeys(Sweep::Weights, state);
   bounds = some;
   seesAll = Mask();
-  storeResult({});
   storeLogSums(state);
   return state;
 }
@@ -283,6 +285,8 @@ AttentionScratch AttentionScratch::allocate(AttentionCode &k, int64_t vectors) {
     scratch.values = k.scratch(spec.keyBlock * width);
   if (spec.storedKeys)
     scratch.scores = k.scratch(spec.storedKeys * rows);
+  if (!spec.hasWeightSweep() && spec.normalizer != Normalizer::none)
+    scratch.factors = k.scratch(rows);
   if (spec.letsHiddenTakePart())
     scratch.emptyRows = k.scratch(rows);
   if (!spec.extras.empty())
@@ -294,14 +298,28 @@ AttentionScratch AttentionScratch::allocate(AttentionCode &k, int64_t vectors) {
   return scratch;
 }
 
-Mask emitAttentionBlock(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,
-                        const Index &begin, int64_t vectors) {
-  return BlockEmitter(k, scratch, batch, head, begin, vectors).emit();
+/// What queries are multiplied by, where the scores want no more of them.
+static std::optional<double> getQueryFactor(const AttentionSpec &spec) {
+  std::optional<double> scale = spec.getPureScale();
+  if (!scale || spec.hasWeightSweep() || spec.hasNarrowProducts)
+    return std::nullopt;
+  return *scale * AttentionCode::kLog2E;
 }
 
-QueuedRows QueuedRows::allocate(AttentionCode &k, int64_t most, bool hasBlocks) {
+void emitAttentionBlock(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,
+                        const Index &begin, int64_t most, const Mask &isWhole) {
+  Index vectors = isWhole.value() ? select(isWhole, k.index(most), k.index(1)) : k.index(most);
+  BlockTransfer transfer(k, scratch, {batch, head, begin, begin + vectors * k.lanes, vectors}, most);
+  std::optional<double> factor = getQueryFactor(k.spec);
+  transfer.loadQueries(factor ? k.f32(*factor) : Num());
+  auto emit = [&](int64_t count) { BlockEmitter(k, scratch, batch, head, begin, count).emit(); };
+  isWhole.value() ? k.when(isWhole, [&] { emit(most); }, [&] { emit(1); }) : emit(most);
+  transfer.storeResult();
+}
+
+QueuedRows QueuedRows::allocate(AttentionCode &k, int64_t most, int64_t vectors) {
   QueuedRows rows;
-  rows.hasBlocks = hasBlocks;
+  rows.vectors = vectors;
   rows.count = k.scratch(1, k.b.getIndexType());
   rows.fields = k.scratch(most * kFields, k.b.getIndexType());
   rows.marks = k.scratch(most * k.lanes);
@@ -309,23 +327,26 @@ QueuedRows QueuedRows::allocate(AttentionCode &k, int64_t most, bool hasBlocks) 
   return rows;
 }
 
-void QueuedRows::add(AttentionCode &k, const Mask &isEmpty, const Mask &isAgain, ArrayRef<Index> place) const {
+void QueuedRows::add(AttentionCode &k, int64_t kind, const Mask &isEmpty, ArrayRef<Index> place) const {
   Index n = toIndex(count(0));
   for (auto [field, value] : llvm::enumerate(place))
     fields.set(value, n * kFields + field);
-  fields.set(select(isAgain, k.index(1), k.index(0)), n * kFields + (kFields - 1));
+  fields.set(k.index(kind), n * kFields + (kFields - 1));
   marks.setVector(select(isEmpty, k.splat(1), k.splat(0)), n * k.lanes);
   count.set(n + 1, 0);
 }
 
-void QueuedRows::add(AttentionCode &k, const Index &batch, const Index &head, const Index &begin,
-                     const Index &end) const {
-  add(k, splat(k.truth(false), k.lanes), k.truth(false), {batch, head, begin, end});
+void QueuedRows::addWhole(AttentionCode &k, const Index &batch, const Index &head, const Index &begin) const {
+  add(k, kWhole, splat(k.truth(false), k.lanes), {batch, head, begin, begin + vectors * k.lanes});
+}
+
+void QueuedRows::addSingle(AttentionCode &k, const Index &batch, const Index &head, const Index &begin) const {
+  add(k, kSingle, splat(k.truth(false), k.lanes), {batch, head, begin, begin + k.lanes});
 }
 
 void QueuedRows::addEmpty(AttentionCode &k, const Mask &isEmpty, const Index &batch, const Index &head,
                           const Index &begin, const Index &end) const {
-  add(k, isEmpty, k.truth(true), {batch, head, begin, end});
+  add(k, kAgain, isEmpty, {batch, head, begin, end});
 }
 
 void QueuedRows::emit(AttentionCode &k, const AttentionScratch &scratch) const {
@@ -334,14 +355,43 @@ void QueuedRows::emit(AttentionCode &k, const AttentionScratch &scratch) const {
       k.index(0), [&](Index n) { return n < toIndex(count(0)); },
       [&](Index n) {
         auto field = [&](int64_t number) { return toIndex(fields(n * kFields + number)); };
-        Index batch = field(0), head = field(1), begin = field(2), end = field(3);
-        BlockEmitter::Again again{hasBlocks ? field(4) > 0 : Mask(), marks.vector(k.lanes, n * k.lanes) > 0, end};
-        Mask areEmpty = BlockEmitter(k, scratch, batch, head, begin, /*vectors=*/1, again).emit();
-        if (areEmpty.value())
-          k.when(unlikely(areEmpty),
-                 [&] { addEmpty(k, scratch.emptyRows.vector(k.lanes, 0) > 0, batch, head, begin, end); });
+        emitQueued(k, scratch, {field(0), field(1), field(2), field(3), k.index(1)}, field(4),
+                   marks.vector(k.lanes, n * k.lanes) > 0);
         return n + 1;
       });
+}
+
+/// What is queued at `place`, of this `kind`.
+void QueuedRows::emitQueued(AttentionCode &k, const AttentionScratch &scratch, BlockPlace place, const Index &kind,
+                            const Mask &isEmpty) const {
+  const auto &[batch, head, begin, end, one] = place;
+  std::optional<double> whole = vectors > 1 ? getQueryFactor(k.spec) : std::nullopt;
+  Mask isWhole = vectors > 1 ? kind == kWhole : Mask();
+  Num factor = whole ? select(isWhole, k.f32(*whole), k.f32(1)) : Num();
+  if (isWhole.value())
+    place.vectors = select(isWhole, k.index(vectors), one);
+  BlockTransfer transfer(k, scratch, place, std::max<int64_t>(vectors, 1));
+  transfer.loadQueries(factor);
+  auto emitOne = [&] {
+    BlockEmitter::Again again{vectors ? kind == kAgain : Mask(), isEmpty, end};
+    Mask areEmpty = BlockEmitter(k, scratch, batch, head, begin, /*vectors=*/1, again).emit();
+    if (areEmpty.value())
+      k.when(unlikely(areEmpty),
+             [&] { addEmpty(k, scratch.emptyRows.vector(k.lanes, 0) > 0, batch, head, begin, end); });
+  };
+  auto emitWhole = [&] {
+    Mask areEmpty = BlockEmitter(k, scratch, batch, head, begin, vectors).emit();
+    k.when(unlikely(areEmpty), [&] {
+      Index rows = k.size(Dim::I), first = transfer.firstRow();
+      k.loop(begin, minimum(end, rows), k.lanes, [&](Index row) {
+        // Where the block begins, one of a single register may reach back less far than that of more.
+        Index own = maximum(minimum(row, rows - k.lanes), 0);
+        addEmpty(k, scratch.emptyRows.vector(k.lanes, own - first) > 0, batch, head, row, row + k.lanes);
+      });
+    });
+  };
+  isWhole.value() ? k.when(isWhole, emitWhole, emitOne) : emitOne();
+  transfer.storeResult();
 }
 
 } // namespace attn

@@ -12,6 +12,7 @@ struct AttentionScratch {
   Buffer results; ///< [value width, up to a multiple of lanes][R]
   Buffer weights; ///< [keyBlock, or the same if larger][R]
   // Null where not needed:
+  Buffer factors;             ///< [R] what the results are multiplied by in the end
   Buffer keys;                ///< [keyTile][key width, up to a multiple of lanes]; exp(2k) for tanh
   Buffer rawQueries, rawKeys; ///< the same before exp, for tanh
   Buffer values;              ///< [keyBlock][value width, up to a multiple of lanes], widened or paired
@@ -25,19 +26,27 @@ struct AttentionScratch {
   static AttentionScratch allocate(AttentionCode &k, int64_t vectors);
 };
 
-/// Emits the attention of `vectors` registers of queries, the rows from `begin`
-/// on, of one batch and head. Internal to the attention family. Returns what BlockEmitter::emit does.
-Mask emitAttentionBlock(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,
-                        const Index &begin, int64_t vectors);
+/// A block of queries.
+struct BlockPlace {
+  Index batch, head;
+  Index begin, end; ///< of the rows that it owns, as far as there are rows
+  Index vectors;    ///< registers of queries
+};
 
-/// Registers of queries that a task computes last, one by one: a block that fills no more than one, and rows that see
-/// no key, where hidden keys take part then (letsHiddenTakePart). Their code, a quarter of a kernel, is there once.
+/// Emits the attention of a block of queries, the rows from `begin` on, of one batch and head: of `most` registers, or
+/// of one where `isWhole` does not hold; null: it always does. Internal to the attention family.
+void emitAttentionBlock(AttentionCode &k, const AttentionScratch &scratch, const Index &batch, const Index &head,
+                        const Index &begin, int64_t most, const Mask &isWhole);
+
+/// Blocks of queries that a task computes where hidden keys may take part (letsHiddenTakePart): whole ones, those that
+/// fill no more than a register, and rows that see no key, in which hidden keys take part then. The latter two share
+/// their code, a quarter of a kernel, and all of them what loads queries and stores results.
 class QueuedRows {
 public:
-  /// Of a task that adds up to `most` registers; with `hasBlocks`, not all of them by addEmpty.
-  static QueuedRows allocate(AttentionCode &k, int64_t most, bool hasBlocks);
-  /// Adds rows [begin, end) that are not computed yet.
-  void add(AttentionCode &k, const Index &batch, const Index &head, const Index &begin, const Index &end) const;
+  /// Of a task that adds up to `most`; whole blocks have `vectors` registers, 0: all are added by addEmpty.
+  static QueuedRows allocate(AttentionCode &k, int64_t most, int64_t vectors);
+  void addWhole(AttentionCode &k, const Index &batch, const Index &head, const Index &begin) const;
+  void addSingle(AttentionCode &k, const Index &batch, const Index &head, const Index &begin) const;
   /// Adds rows [begin, end) that are computed, for those of which `isEmpty` holds; its first lane is row
   /// min(begin, all rows - lanes), or 0.
   void addEmpty(AttentionCode &k, const Mask &isEmpty, const Index &batch, const Index &head, const Index &begin,
@@ -46,12 +55,15 @@ public:
   void emit(AttentionCode &k, const AttentionScratch &scratch) const;
 
 private:
-  void add(AttentionCode &k, const Mask &isEmpty, const Mask &isAgain, llvm::ArrayRef<Index> place) const;
+  static constexpr int64_t kSingle = 0, kAgain = 1, kWhole = 2;
+  void add(AttentionCode &k, int64_t kind, const Mask &isEmpty, llvm::ArrayRef<Index> place) const;
+  void emitQueued(AttentionCode &k, const AttentionScratch &scratch, BlockPlace place, const Index &kind,
+                  const Mask &isEmpty) const;
 
   static constexpr int64_t kFields = 5;
-  Buffer count, fields; ///< batch, head, begin and end of each, and whether it is computed again
+  Buffer count, fields; ///< batch, head, begin, end and kind of each
   Buffer marks;         ///< [most][lanes] not 0 where a row is empty
-  bool hasBlocks = false;
+  int64_t vectors = 0;
 };
 
 } // namespace attn

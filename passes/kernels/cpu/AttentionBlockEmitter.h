@@ -29,7 +29,8 @@ template <> struct Carried<BlockState> {
 
 /// Emits one block of queries. AttentionBlock.cpp holds the order of things,
 /// AttentionScores.cpp the scores of a tile, AttentionBlockWeights.cpp what they
-/// become, AttentionTiles.cpp what goes in and out and the product with the values.
+/// become, AttentionTiles.cpp the product with the values and the extra results. BlockTransfer
+/// has loaded the queries, and stores the result.
 class BlockEmitter {
 public:
   using Vecs = llvm::SmallVector<Vec>;
@@ -101,14 +102,11 @@ private:
   void keepScores(ExtraSource stage, const Index &first, bool isEdge, const Vecs &scores);
 
   //===--- in and out -----------------------------------------------------===//
-  void loadQueries();
-  void loadQueryTile(const Index &column, int64_t width);
-  void forVectors(const Vecs &values, llvm::function_ref<void(Index vector, Vec value)> body);
-  void storeQuery(Vec raw, const Index &d, const Index &vector);
+  void measureQueries();
   Num maximumOfQueries();
   void addValues(const Index &key, Index begin, Index end);
   void addValueTile(const OperandView &from, const Index &corner, const Index &begin, const Index &end,
-                    const Index &column, int64_t width);
+                    const Index &column, int64_t width, bool skipsZeros);
   Vecs valueProducts(const OperandView &from, const Index &corner, const Index &begin, const Index &end, int64_t width,
                      bool skipsZeros);
   void stageValues(const Index &key, const Index &begin, const Index &end);
@@ -119,14 +117,12 @@ private:
   void prefetchNextBlock(const Index &key);
   void prefetchRow(const OperandView &view, unsigned dim, unsigned width, int64_t elements, const Index &row,
                    bool isWrite);
-  void storeResult(const Vecs &factors);
   void storeExtra(const OperandView &to, const Index &first, bool isEdge, const Vecs &tile);
   void fillExtras(const State &state);
   void storeLogSums(const State &state);
   Mask anyNotFinite();
 
   /// The place of row `row` of a vector of queries in what has them innermost.
-  Index at(const Index &row, const Index &vector) { return row * (vectors * lanes) + vector * lanes; }
   Index at(const Index &row, int64_t vector) { return row * (vectors * lanes) + vector * lanes; }
   /// Row `row` of what has queries innermost, by vector.
   Vecs rowOf(const Buffer &memory, const Index &row) {

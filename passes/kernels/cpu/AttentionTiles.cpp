@@ -1,4 +1,4 @@
-// What goes into a block and out of it, and the product with the values.
+// The product with the values, and what goes out of a block beside the result.
 
 #include "passes/kernels/cpu/AttentionBlockEmitter.h"
 
@@ -15,31 +15,8 @@ using Dim = AttentionOp::Dim;
 // Queries
 //===----------------------------------------------------------------------===//
 
-void BlockEmitter::loadQueries() {
-  if (!spec.formula().hasKey)
-    return;
-  int64_t columns = isNarrow ? keyWidth / 2 : keyWidth; // of the scratch
-  if (!query.isContiguous(Dim::D) || query.isContiguous(Dim::I)) {
-    auto gather = [&](const Index &d, int64_t vector) {
-      return k.toF32(gatherRows(query, queries, query.along(query.base, Dim::D, d), vector));
-    };
-    k.loop(0, columns, 1, [&](Index column) {
-      Index d = isNarrow ? column * 2 : column;
-      for (int64_t v = 0; v < vectors; ++v) {
-        Vec elements = gather(d, v);
-        storeQuery(isNarrow ? k.pack(elements, gather(d + 1, v)) : elements, column, k.index(v));
-      }
-    });
-  } else {
-    // Whole tiles: the last one reaches back where the columns are no multiple.
-    if (columns < lanes)
-      loadQueryTile(k.index(0), columns);
-    else
-      k.loop(0, columns, lanes,
-             [&](Index column) { loadQueryTile(columns % lanes ? minimum(column, columns - lanes) : column, lanes); });
-  }
-  if (!spec.isTanh())
-    return;
+/// What the scores of a tanh ask of all queries of the block.
+void BlockEmitter::measureQueries() {
   queryMaximum = maximumOfQueries();
   auto [total, greatest] =
       k.loop(0, keyWidth, 1, std::tuple(k.f32(0), k.f32(0)), [&](Index d, Num total, Num greatest) {
@@ -49,48 +26,6 @@ void BlockEmitter::loadQueries() {
       });
   alignmentSum = k.splat(total);
   alignmentMaximum = greatest;
-}
-
-void BlockEmitter::loadQueryTile(const Index &column, int64_t width) {
-  int64_t perColumn = isNarrow ? 2 : 1;
-  forVectors({}, [&](Index v, Vec) {
-    Vecs rows;
-    for (int64_t n = 0; n < lanes; ++n) {
-      Index row = queries.row(v * lanes + n);
-      Index offset = query.along(query.base, Dim::I, row) + column * perColumn;
-      Vec loaded = width < lanes ? query.flat.first(k.index(perColumn * width), perColumn * lanes, offset)
-                                 : query.flat.vector(perColumn * lanes, offset);
-      rows.push_back(isNarrow ? bitcast(loaded, k.f32Type()) : k.toF32(loaded));
-    }
-    Vecs columns = transpose(rows);
-    for (int64_t n = 0; n < width; ++n)
-      storeQuery(columns[n], column + n, v);
-  });
-}
-
-/// `body` for each vector of queries, with its element of `values` if there are any. A loop: a transpose of its own for
-/// each vector would be a third of what a small attention takes to compile.
-void BlockEmitter::forVectors(const Vecs &values, llvm::function_ref<void(Index vector, Vec value)> body) {
-  auto firstOf = [](const Vecs &range) { return range.empty() ? Vec() : range.front(); };
-  if (vectors == 1)
-    return body(k.index(0), firstOf(values));
-  k.loop(0, vectors, 1, values, [&](Index vector, Vecs next) {
-    body(vector, firstOf(next));
-    if (!next.empty())
-      std::rotate(next.begin(), next.begin() + 1, next.end());
-    return next;
-  });
-}
-
-/// Column `d` of a vector of queries, as the scores read it.
-void BlockEmitter::storeQuery(Vec raw, const Index &d, const Index &vector) {
-  if (pureScale && !isNarrow)
-    raw = raw * (*pureScale * kLog2E);
-  if (spec.isTanh()) {
-    scratch.rawQueries.setVector(raw, at(d, vector));
-    raw = expTwice(raw);
-  }
-  scratch.queries.setVector(raw, at(d, vector));
 }
 
 /// The greatest |q| of the block, or infinity where one is no number.
@@ -125,11 +60,19 @@ void BlockEmitter::addValues(const Index &key, Index begin, Index end) {
     from.strides[Dim::E] = k.index(1);
     corner = k.index(0);
   }
-  int64_t whole = valueWidth / spec.valueTile * spec.valueTile;
-  k.loop(0, whole, spec.valueTile,
-         [&](Index column) { addValueTile(from, corner, begin, end, column, spec.valueTile); });
-  if (whole < valueWidth)
-    addValueTile(from, corner, begin, end, k.index(whole), valueWidth - whole);
+  auto addTiles = [&](int64_t width, bool skipsZeros) {
+    int64_t whole = valueWidth / width * width;
+    k.loop(0, whole, width, [&](Index column) { addValueTile(from, corner, begin, end, column, width, skipsZeros); });
+    if (whole < valueWidth)
+      addValueTile(from, corner, begin, end, k.index(whole), valueWidth - whole, skipsZeros);
+  };
+  auto all = [&] { addTiles(spec.valueTile, /*skipsZeros=*/false); };
+  // Results that are not finite are rare, and this is much code; rows that see no key are not.
+  auto live = [&] { addTiles(again ? spec.valueTile : 1, /*skipsZeros=*/true); };
+  if (!isCareful.value())
+    all();
+  else
+    isAlwaysAgain() ? live() : k.when(unlikely(isCareful), live, all);
 }
 
 /// The key of `row` of the weights, where the rows stand for keys from `key` on.
@@ -215,11 +158,8 @@ BlockEmitter::Vecs BlockEmitter::valueProducts(const OperandView &from, const In
 }
 
 void BlockEmitter::addValueTile(const OperandView &from, const Index &corner, const Index &begin, const Index &end,
-                                const Index &column, int64_t width) {
-  Index first = from.along(corner, Dim::E, column);
-  auto all = [&] { return valueProducts(from, first, begin, end, width, /*skipsZeros=*/false); };
-  auto live = [&] { return valueProducts(from, first, begin, end, width, /*skipsZeros=*/true); };
-  Vecs sums = isCareful.value() ? k.choose(unlikely(isCareful), live, all) : all();
+                                const Index &column, int64_t width, bool skipsZeros) {
+  Vecs sums = valueProducts(from, from.along(corner, Dim::E, column), begin, end, width, skipsZeros);
   // A block's sum first, then the total: short sums keep 128k keys accurate.
   for (int64_t e = 0; e < width; ++e)
     for (int64_t v = 0; v < vectors; ++v) {
@@ -285,47 +225,6 @@ void BlockEmitter::prefetchNextBlock(const Index &first) {
           prefetchRow(nextView(spec.value), Dim::J, Dim::E, valueWidth, first + n, false);
         }
       });
-}
-
-//===----------------------------------------------------------------------===//
-// Results
-//===----------------------------------------------------------------------===//
-
-/// The result, times the factors, to the rows that this block owns.
-void BlockEmitter::storeResult(const Vecs &factors) {
-  // Row by row into the scratch of the weights, which are used up.
-  const Buffer &rowsT = scratch.weights;
-  k.loop(0, paddedValueWidth, lanes, [&](Index e) {
-    forVectors(factors, [&](Index v, Vec factor) {
-      Vecs columns;
-      for (int64_t n = 0; n < lanes; ++n) {
-        Vec column = scratch.results.vector(lanes, at(e + n, v));
-        columns.push_back(factor.value() ? column * factor : column);
-      }
-      Index first = e + v * (lanes * paddedValueWidth);
-      for (auto [n, row] : llvm::enumerate(transpose(columns)))
-        rowsT.setVector(row, first + n * paddedValueWidth);
-    });
-  });
-  Type type = result.elementType();
-  k.loop(begin, endOfRows(), 1, [&](Index row) {
-    Index source = (row - queries.first) * paddedValueWidth, target = result.along(result.base, Dim::I, row);
-    if (!result.isContiguous(Dim::E)) {
-      k.loop(0, valueWidth, 1, [&](Index e) {
-        Num element = convert(rowsT(source + e), type);
-        result.flat.set(element, result.along(target, Dim::E, e));
-      });
-      return;
-    }
-    auto chunk = [&](int64_t e) { return convert(rowsT.vector(lanes, source + e), type); };
-    int64_t whole = valueWidth / lanes * lanes;
-    for (int64_t e = 0; e < whole; e += lanes)
-      result.flat.setVector(chunk(e), target + e);
-    if (valueWidth < lanes)
-      result.flat.setFirst(chunk(0), k.index(valueWidth), target);
-    else if (whole < valueWidth)
-      result.flat.setVector(chunk(valueWidth - lanes), target + (valueWidth - lanes));
-  });
 }
 
 /// Whether the result holds an infinity or a NaN.
