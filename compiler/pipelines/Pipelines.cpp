@@ -63,13 +63,12 @@ static void addExpansions(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(createExpandViewsPass());
 }
 
-/// What is left to fold afterwards, LLVM folds faster than the canonicalizer.
+/// What is left to fold or to share afterwards, LLVM does faster.
 static void addConversions(OpPassManager &pm) {
   pm.addPass(createSCFToControlFlowPass());
   pm.addPass(createLowerRuntimePass());
   pm.addPass(createConvertToLLVMPass());
   pm.addPass(createReconcileUnrealizedCastsPass());
-  pm.addPass(createCSEPass());
 }
 
 void attn::buildKernelCodePipeline(OpPassManager &pm) {
