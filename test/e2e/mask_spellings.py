@@ -37,10 +37,10 @@ def softmax(s):
 
 
 class Case:
-    """A graph from q, k, v (and more) to y; `body` makes p of s = q k^T."""
+    """A graph from q, k, v (and more) to y; `body` makes z of s = q k^T, `after` makes p of its softmax w."""
 
     def __init__(self, name, mask, body, weights, more=None, tables=None, positions=POSITIONS, declared=HEAD,
-                 batch=B, dtype=np.float32):
+                 batch=B, dtype=np.float32, after="  p = Identity(w)"):
         self.name, self.mask, self.weights, self.batch, self.dtype = name, mask, weights, batch, dtype
         self.more, self.tables = more or {}, tables or {}
         extra = "".join(f", {type_of(x)} {n}" for n, x in self.more.items())
@@ -54,7 +54,8 @@ g ({declared} q, {declared} k, {declared} v{extra}) => ({declared} y) {{
   kt = Transpose<perm = [0, 1, 3, 2]>(k)
   s = MatMul(q, kt)
 {body}
-  p = Softmax<axis = -1>(z)
+  w = Softmax<axis = -1>(z)
+{after}
   y = MatMul(p, v)
 }}"""
 
@@ -419,8 +420,27 @@ def tensorflow():
     ]
 
 
+def summed():
+    """Two masks by the least f32: what one hides is finite, what both hide is -inf, and a row of that a guard makes 0."""
+    body = """
+  before = Less(j, i)
+  ahead = Sub(i, two)
+  long_before = Less(j, ahead)
+  first = Where(before, none, fmin)
+  second = Where(long_before, none, fmin)
+  once = Add(s, first)
+  z = Add(once, second)"""
+    guard = "  isnan = IsNaN(w)\n  p = Where(isnan, none, w)"
+
+    def weights(s):
+        first, second = (np.where(shown, 0, FMIN).astype(np.float32) for shown in (J < I, J < I - 2))
+        return np.nan_to_num(softmax((s.astype(np.float32) + first + second).astype(np.float64)))
+
+    return [Case("two_masks", "computed", body, weights, after=guard)]
+
+
 def main(tool, folder):
-    cases = [*limits(), *scaled(), *counted(), *stored(), *halves(), *biased(), *windows(), *packed(), *tensorflow()]
+    cases = [*limits(), *scaled(), *counted(), *stored(), *halves(), *biased(), *windows(), *packed(), *tensorflow(), *summed()]
     for case in cases:
         case.check(tool, folder)
     print(len(cases), "graphs agree")

@@ -387,6 +387,22 @@ Value TermWriter::makeOperand(const ProvedTerm &term, AffineMap &map) {
       });
 }
 
+/// Whether the score of a hidden key is finite where what is hidden is: two masks that each add the least f32 make -inf.
+static bool staysFinite(const ProvedMask &mask, FloatType type) {
+  double least = 0;
+  for (const MaskStep &step : llvm::reverse(mask.steps)) {
+    least = step.kind == MaskStep::Bias     ? least + step.fill
+            : step.kind == MaskStep::Select ? std::min(least, step.fill)
+                                            : std::max(least, step.fill);
+    APFloat rounded(least);
+    bool isInexact;
+    rounded.convert((step.rounded ? step.rounded : type).getFloatSemantics(), APFloat::rmNearestTiesToEven, &isInexact);
+    if (!rounded.isFinite())
+      return false;
+  }
+  return true;
+}
+
 AttentionOp TermWriter::run() {
   if (mask.conditions.empty())
     return {};
@@ -418,8 +434,8 @@ AttentionOp TermWriter::run() {
     bool seesKey = seesSomeKey(to);
     // A guard that makes rows without any finite score zero has none to find
     // where all constants are finite, and whatever else is added is, too.
-    bool hasIdleGuard = op.getMaskedRows() == MaskedRows::zero &&
-                        llvm::all_of(mask.steps, [](const MaskStep &step) { return std::isfinite(step.fill); });
+    auto type = cast<FloatType>(op.getScore().front().getTerminator()->getOperand(0).getType());
+    bool hasIdleGuard = op.getMaskedRows() == MaskedRows::zero && staysFinite(mask, type);
     double limit = -std::max(nearest / 4, kFiniteMask);
     if (!isBounded(to, limit) || bringsBack(limit) ||
         (!seesKey && op.getMaskedRows() != MaskedRows::nan && !hasIdleGuard)) {

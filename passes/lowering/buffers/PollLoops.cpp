@@ -127,7 +127,10 @@ void split(scf::ForOp loop, bool isLeft) {
   if (isShort(loop, getConstantIntValue(cost)))
     return;
   Value piece = b.createOrFold<arith::DivSIOp>(loc, arith::ConstantIndexOp::create(b, loc, kBudget), cost);
-  Value stride = b.createOrFold<arith::MulIOp>(loc, piece, loop.getStep());
+  // A constant may stand further in than where this goes.
+  std::optional<int64_t> known = getConstantIntValue(loop.getStep());
+  Value step = known ? arith::ConstantIndexOp::create(b, loc, *known).getResult() : loop.getStep();
+  Value stride = b.createOrFold<arith::MulIOp>(loc, piece, step);
   b.setInsertionPoint(loop);
   auto outer = scf::ForOp::create(b, loc, loop.getLowerBound(), loop.getUpperBound(), stride, loop.getInitArgs());
   if (!outer.getBody()->empty() && outer.getBody()->mightHaveTerminator())

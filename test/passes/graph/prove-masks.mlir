@@ -167,6 +167,57 @@ func.func @finite_with_guard(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tenso
 #v = affine_map<(b, h, i, j, d, e) -> (j, e)>
 #m = affine_map<(b, h, i, j, d, e) -> (j)>
 #o = affine_map<(b, h, i, j, d, e) -> (i, e)>
+// The sum of two masks is -inf, and rows where both hide all keys are zero: the masks stay arithmetic. Where the second
+// one replaces what the first one made, all is finite.
+// CHECK-LABEL: func @twice_with_guard
+// CHECK: masked_rows zero maps
+// CHECK-LABEL: func @replaced_with_guard
+// CHECK: masked_rows finite mask [#attn.causal<0>, #attn.dense]
+func.func @twice_with_guard(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>, %m: tensor<5xi8>) -> tensor<5x4xf32> {
+  %r = attn.attention masked_rows zero maps [#q, #k, #v, #m, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      captures(%m : tensor<5xi8>) -> tensor<5x4xf32> score {
+  ^bb0(%s: f32, %x: i8):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %c0 = arith.constant 0 : i8
+    %low = arith.constant -3.40282347E+38 : f32
+    %zero = arith.constant 0.0 : f32
+    %below = arith.cmpi sle, %j, %i : index
+    %stored = arith.cmpi ne, %x, %c0 : i8
+    %bias = arith.select %stored, %zero, %low : f32
+    %z = arith.addf %s, %bias : f32
+    %more = arith.select %below, %zero, %low : f32
+    %y = arith.addf %z, %more : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<5x4xf32>
+}
+func.func @replaced_with_guard(%q: tensor<5x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>, %m: tensor<5xi8>) -> tensor<5x4xf32> {
+  %r = attn.attention masked_rows zero maps [#q, #k, #v, #m, #o] ins(%q, %k, %v : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>)
+      captures(%m : tensor<5xi8>) -> tensor<5x4xf32> score {
+  ^bb0(%s: f32, %x: i8):
+    %i = attn.index 2 : index
+    %j = attn.index 3 : index
+    %c0 = arith.constant 0 : i8
+    %low = arith.constant -3.40282347E+38 : f32
+    %zero = arith.constant 0.0 : f32
+    %below = arith.cmpi sle, %j, %i : index
+    %stored = arith.cmpi ne, %x, %c0 : i8
+    %bias = arith.select %stored, %zero, %low : f32
+    %z = arith.addf %s, %bias : f32
+    %y = arith.select %below, %z, %low : f32
+    attn.yield %y : f32
+  }
+  return %r : tensor<5x4xf32>
+}
+
+// -----
+
+#q = affine_map<(b, h, i, j, d, e) -> (i, d)>
+#k = affine_map<(b, h, i, j, d, e) -> (j, d)>
+#v = affine_map<(b, h, i, j, d, e) -> (j, e)>
+#m = affine_map<(b, h, i, j, d, e) -> (j)>
+#o = affine_map<(b, h, i, j, d, e) -> (i, e)>
 // Rows may have none here, and are zero then: the finite constant stays a number.
 // CHECK-LABEL: func @infinite_with_guard
 // CHECK: masked_rows zero mask [#attn.causal<0>] maps

@@ -27,6 +27,30 @@ func.func @serial(%x: memref<?xf32>, %y: memref<f32>) attributes {attn.entry} {
 
 // -----
 
+// A constant step stands further in than the place from which on all sizes are known.
+// CHECK-LABEL: func.func @inner_step
+// CHECK: %[[PIECE:.+]] = arith.divsi
+// CHECK-NEXT: %[[STEP:.+]] = arith.muli %[[PIECE]], %c3
+// CHECK: scf.if
+// CHECK: scf.for %{{.+}} = %c0 to %{{.+}} step %[[STEP]] {
+// CHECK: attn.poll
+func.func @inner_step(%x: memref<?xf32>, %flag: i1) attributes {attn.entry} {
+  %c0 = arith.constant 0 : index
+  %n = memref.dim %x, %c0 : memref<?xf32>
+  scf.if %flag {
+    %c3 = arith.constant 3 : index
+    %zero = arith.constant 0.0 : f32
+    scf.for %i = %c0 to %n step %c3 {
+      scf.for %j = %c0 to %n step %c3 {
+        memref.store %zero, %x[%j] : memref<?xf32>
+      }
+    }
+  }
+  return
+}
+
+// -----
+
 // Loops that end soon, and kernels that do not ask for it, stay as they are.
 // CHECK-LABEL: func.func @short
 // CHECK-NOT: attn.poll
