@@ -140,6 +140,18 @@ def grouped_item(path):
     return {"x": q.swapaxes(1, 2)} | {x: rng.standard_normal((1, 2, 9, 8)).astype(np.float32) for x in "kv"}, {"q": q}
 
 
+def grouped_masked(path):
+    """A mask for each item, heads that share keys in pairs: the attention may have the group as its batch."""
+    save_model(path, [*repeated("k"), *repeated("v"), node("Transpose", ["kr"], "kt", perm=[0, 1, 3, 2]),
+                      node("MatMul", ["q", "kt"], "s"), *attention("s", True, "vr")],
+               [info("q", [3, 4, 5, 8]), info("k", [3, 2, 9, 8]), info("v", [3, 2, 9, 8]), info("mask", [3, 1, 5, 9])],
+               [info("y", [3, 4, 5, 8])], [SCALE, *GROUPS])
+    rng = np.random.default_rng(17)
+    mask = np.where(np.arange(9) < np.array([4, 7, 9]).reshape(3, 1, 1, 1), 0, -np.inf) * np.ones((3, 1, 5, 9))
+    return {"q": rng.standard_normal((3, 4, 5, 8)).astype(np.float32), "mask": mask.astype(np.float32)} | {
+        x: rng.standard_normal((3, 2, 9, 8)).astype(np.float32) for x in "kv"}
+
+
 def grouped_apart(path):
     """The same, with groups in a dimension of their own."""
     queries, keys = [1, 2, 2, "n", 8], [1, 2, 1, "n", 8]
@@ -446,6 +458,7 @@ check("key", one_key)
 check("query", one_query)
 check("grouped", grouped_step)
 check("grouped-item", grouped_item)
+check("grouped-masked", grouped_masked)
 check("grouped-apart", grouped_apart)
 check("feature", by_feature)
 check("sink", behind_a_sink)

@@ -25,10 +25,10 @@ Atoms AttentionBuilder::rowsOfSearch(const Access &access) const {
   return product == rows ? found : Atoms();
 }
 
-/// Whether no key differs along h: the heads of a group.
-bool AttentionBuilder::sharesKeys() const {
+/// Whether no key differs along `dim`: the heads of a group.
+bool AttentionBuilder::sharesKeys(unsigned dim) const {
   Atoms ofKey = flatten(match.key.access);
-  return llvm::none_of(units[A::H], [&](unsigned atom) { return llvm::is_contained(ofKey, atom); });
+  return llvm::none_of(units[dim], [&](unsigned atom) { return llvm::is_contained(ofKey, atom); });
 }
 
 /// The atoms of each axis of the weights that are read at `access`, or nothing where that is not seen.
@@ -75,19 +75,25 @@ std::optional<SmallVector<Atoms>> AttentionBuilder::findAxes(const Access &acces
     });
   }
   // Of what is left, batch stands first where one of them is of size 1 or no query puts both in order; else the
-  // attention knows. What it calls b and h may both be heads behind a batch of 1: kv heads, and those of a group.
+  // attention knows. What it calls b and h may both be heads behind a batch of 1: kv heads, and those of a group. A
+  // group may be its b, and the batch a part of its h.
   bool hasUnit = llvm::any_of(others, [](const Atoms &atoms) { return atoms.empty(); });
   bool isNamed = !units[A::B].empty() && !units[A::H].empty();
-  bool isBatchOfOne = others.size() > 1 && others.front().empty() && (others.size() == 2 || sharesKeys());
+  bool isBatchOfOne = others.size() > 1 && others.front().empty() && (others.size() == 2 || sharesKeys(A::H));
+  auto hasHead = [&](const Atoms &atoms) {
+    return llvm::any_of(atoms, [&](unsigned atom) { return isOf(atom, A::H); });
+  };
+  bool isGroup = isNamed && others.size() > 1 && isAllOf(others.front(), A::H) &&
+                 llvm::any_of(llvm::drop_begin(others), hasHead) && sharesKeys(A::B);
   Atoms ordered = flatten(match.query.access);
   bool isOrdered = getScoreFormula(match.kind).hasKey &&
                    llvm::all_of(flatten(others), [&](unsigned atom) { return llvm::is_contained(ordered, atom); });
-  bool byPlace = others.size() > 1 && (!isOrdered || isBatchOfOne || (hasUnit && !isNamed));
+  bool byPlace = others.size() > 1 && (!isOrdered || isBatchOfOne || isGroup || (hasUnit && !isNamed));
   for (auto [n, atoms] : llvm::enumerate(others))
     for (unsigned atom : atoms) {
       if (isOf(atom, A::J))
         return std::nullopt;
-      bool isBatch = rows.empty() && (byPlace ? n == 0 : isOf(atom, A::B));
+      bool isBatch = rows.empty() && (byPlace ? n == 0 : isOf(atom, A::B) && !isGroup);
       axes[isBatch ? A::B : A::H].push_back(atom);
     }
   return axes;

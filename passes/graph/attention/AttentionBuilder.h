@@ -77,7 +77,7 @@ private:
 
   // AttentionAxes.cpp
   Atoms rowsOfSearch(const Access &access) const;
-  bool sharesKeys() const;
+  bool sharesKeys(unsigned dim) const;
   std::optional<llvm::SmallVector<Atoms>> findAxes(const Access &access) const;
   mlir::ArrayAttr axesOfWeights(llvm::ArrayRef<mlir::AffineMap> maps);
 

@@ -387,7 +387,8 @@ Value TermWriter::makeOperand(const ProvedTerm &term, AffineMap &map) {
       });
 }
 
-/// Whether the score of a hidden key is finite where what is hidden is: two masks that each add the least f32 make -inf.
+/// Whether the score of a hidden key is finite where what is hidden is: two masks that each add the least f32 make
+/// -inf.
 static bool staysFinite(const ProvedMask &mask, FloatType type) {
   double least = 0;
   for (const MaskStep &step : llvm::reverse(mask.steps)) {
