@@ -30,9 +30,12 @@ using namespace mlir;
 using namespace attn;
 
 namespace {
-/// What callers of tasks know of them.
-struct Tasks {
-  explicit Tasks(ModuleOp module) {
+/// What callers of tasks and kernels know of them.
+struct Callees {
+  explicit Callees(ModuleOp module) {
+    for (auto function : module.getOps<func::FuncOp>())
+      if (function->hasAttr(AttnDialect::kKernelAttr))
+        arguments[function.getName()] = llvm::to_vector(function.getArgumentTypes());
     module.walk([&](Operation *op) {
       auto function = op->getParentOfType<func::FuncOp>();
       if (!function || !function->hasAttr(AttnDialect::kTaskAttr))
@@ -43,18 +46,21 @@ struct Tasks {
         scratch[function.getName()] = place[1];
     });
   }
-  llvm::StringSet<> polling;        ///< those that may stop in the middle
-  llvm::StringMap<int64_t> scratch; ///< bytes
+  llvm::StringMap<SmallVector<Type>> arguments; ///< of kernels, before they are taken apart
+  llvm::StringSet<> polling;                    ///< tasks that may stop in the middle
+  llvm::StringMap<int64_t> scratch;             ///< of tasks, bytes
 };
 
 /// Lowers one entry, kernel or task.
 class FunctionLowering : DeviceFunction {
 public:
   FunctionLowering(func::FuncOp function, LLVMTypeConverter &types, SymbolTable &symbols, Messages &messages,
-                   const Tasks &tasks)
-      : DeviceFunction(function, types), symbols(symbols), messages(messages), tasks(tasks) {}
+                   const Callees &callees)
+      : DeviceFunction(function, types), symbols(symbols), messages(messages), callees(callees) {}
 
   LogicalResult run() {
+    if (function.isExternal()) // a kernel of another object
+      return declareRun(), success();
     SmallVector<Operation *> ops;
     function.walk([&](Operation *op) {
       if (isa<AttnDialect>(op->getDialect()) || isa<gpu::LaunchFuncOp>(op))
@@ -149,7 +155,7 @@ private:
       alloca.erase();
     }
     function.setFunctionType(b.getFunctionType(entry.getArgumentTypes(), {}));
-    if (int64_t bytes = tasks.scratch.lookup(function.getName()))
+    if (int64_t bytes = callees.scratch.lookup(function.getName()))
       takeSlot(function, bytes, captures, places, symbols);
     return success();
   }
@@ -365,19 +371,19 @@ private:
     auto callee = symbols.lookup<func::FuncOp>(op.getCallee());
     if (!callee || !callee->hasAttr(AttnDialect::kKernelAttr))
       return op.emitOpError("expects '") << op.getCallee() << "' to name a kernel";
-    // A kernel that is already lowered has the run, and its scratch, in front.
-    TypeRange expected = TypeRange(callee.getArgumentTypes()).take_back(op->getNumOperands());
     SmallVector<Value> operands{runContext};
     if (callee->hasAttr(kScratchAttr))
       operands.push_back(scratch);
-    for (auto [operand, type] : llvm::zip(op->getOperands(), expected)) {
-      if (operand.getType() == type) {
-        operands.push_back(operand);
-        continue;
-      }
-      if (!memref::CastOp::areCastCompatible(operand.getType(), type))
+    for (auto [operand, type] : llvm::zip_equal(op->getOperands(), callees.arguments.at(op.getCallee()))) {
+      Value given = operand;
+      if (given.getType() != type && !memref::CastOp::areCastCompatible(given.getType(), type))
         return op.emitOpError("expects an operand of type ") << type << ", got " << operand.getType();
-      operands.push_back(memref::CastOp::create(b, loc(), type, operand));
+      if (given.getType() != type)
+        given = memref::CastOp::create(b, loc(), type, given);
+      FailureOr<SmallVector<Value>> parts = takeApart(given);
+      if (failed(parts))
+        return op.emitOpError("cannot hand over a value of type ") << type;
+      llvm::append_range(operands, *parts);
     }
     auto call = func::CallOp::create(b, loc(), op.getCallee(), TypeRange(i32), operands);
     stopIf(isNonzero(call.getResult(0)));
@@ -397,23 +403,14 @@ private:
     auto put = [&](Value value) { LLVM::StoreOp::create(b, loc(), value, structField(argument, structType, next++)); };
     put(runContext);
     for (Value capture : op.getCaptures()) {
-      Type converted = types.convertType(capture.getType());
-      if (!converted)
+      FailureOr<SmallVector<Value>> parts = takeApart(capture);
+      if (failed(parts))
         return op.emitOpError("cannot capture a value of type ") << capture.getType();
-      Value value = cast(capture, converted);
-      if (!isDense(capture.getType())) {
-        put(value);
-        continue;
-      }
-      auto type = ::cast<MemRefType>(capture.getType());
-      put(LLVM::ExtractValueOp::create(b, loc(), value, ArrayRef<int64_t>{1}));
-      for (int64_t dim = 0; dim < type.getRank(); ++dim)
-        if (type.isDynamicDim(dim))
-          put(LLVM::ExtractValueOp::create(b, loc(), value, ArrayRef<int64_t>{3, dim}));
+      llvm::for_each(*parts, put);
     }
     auto taskType = FunctionType::get(b.getContext(), {ptr, i64, i64}, {});
     Value count = asI64(op.getIterations());
-    if (tasks.scratch.contains(op.getTask()))
+    if (callees.scratch.contains(op.getTask()))
       llvm::for_each(prepareSlots(count), put);
     Value few = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::slt, count, constant(i64, op.getMinIterations()));
     Block *block = b.getInsertionBlock();
@@ -426,7 +423,7 @@ private:
     Block *one = b.createBlock(many);
     func::CallOp::create(b, loc(), op.getTask(), TypeRange(), ValueRange{argument, constant(i64, 0), count});
     release();
-    if (tasks.polling.contains(op.getTask())) // it may have stopped in the middle
+    if (callees.polling.contains(op.getTask())) // it may have stopped in the middle
       stopIf(isNonzero(poll()));
     cf::BranchOp::create(b, loc(), rest);
     b.setInsertionPointToEnd(block);
@@ -436,7 +433,7 @@ private:
 
   LLVM::LLVMStructType structOf(StringRef task, TypeRange captures) {
     LLVM::LLVMStructType type = captureStruct(captures);
-    if (!tasks.scratch.contains(task))
+    if (!callees.scratch.contains(task))
       return type;
     SmallVector<Type> fields(type.getBody());
     llvm::append_range(fields, taskScratchFields(b.getContext()));
@@ -456,7 +453,7 @@ private:
 
   SymbolTable &symbols;
   Messages &messages;
-  const Tasks &tasks;
+  const Callees &callees;
   /// Loops, one behind the other, use one place of the stack. Equal blocks of branches are merged by later passes, and
   /// LLVM does not take an end of a place that only the run knows.
   bool sharesStack = false;
@@ -471,19 +468,13 @@ struct LowerRuntimePass : attn::impl::LowerRuntimePassBase<LowerRuntimePass> {
     if (auto known = getOperation()->getAttrOfType<ArrayAttr>(AttnDialect::kMessagesAttr))
       for (auto text : known.getAsRange<StringAttr>())
         messages.add(text);
-    Tasks tasks(getOperation());
+    Callees callees(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       bool ours = function->hasAttr(AttnDialect::kEntryAttr) || function->hasAttr(AttnDialect::kKernelAttr) ||
                   function->hasAttr(AttnDialect::kTaskAttr);
       if (!ours)
         continue;
-      if (function.isExternal()) { // a kernel of another object
-        SmallVector<Type> arguments(function->hasAttr(kScratchAttr) ? 2 : 1, LLVM::LLVMPointerType::get(&getContext()));
-        llvm::append_range(arguments, function.getArgumentTypes());
-        function.setFunctionType(FunctionType::get(&getContext(), arguments, IntegerType::get(&getContext(), 32)));
-        continue;
-      }
-      if (failed(FunctionLowering(function, types, symbols, messages, tasks).run()))
+      if (failed(FunctionLowering(function, types, symbols, messages, callees).run()))
         return signalPassFailure();
     }
     for (auto kernels : llvm::make_early_inc_range(getOperation().getOps<gpu::GPUModuleOp>()))

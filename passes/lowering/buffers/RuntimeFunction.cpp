@@ -104,29 +104,93 @@ Block *RuntimeFunction::stopBlock() {
 }
 
 Value RuntimeFunction::describe(MemRefType type, Value data, ArrayRef<Value> sizes) {
-  Type structType = types.convertType(type);
-  Value result = LLVM::PoisonOp::create(b, loc(), structType);
+  SmallVector<Value> parts{data};
+  llvm::append_range(parts, sizes);
+  return putTogether(type, parts);
+}
+
+/// Whether `type` is a buffer with a layout of strides, and which.
+static std::optional<std::pair<SmallVector<int64_t>, int64_t>> stridesOf(Type type) {
+  auto memref = dyn_cast<MemRefType>(type);
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (!memref || failed(memref.getStridesAndOffset(strides, offset)))
+    return std::nullopt;
+  // Those of a dense buffer follow from its sizes.
+  if (memref.getLayout().isIdentity())
+    strides.clear();
+  return std::pair(strides, offset);
+}
+
+void RuntimeFunction::appendParts(Type type, SmallVectorImpl<Type> &parts) {
+  auto layout = stridesOf(type);
+  if (!layout) {
+    parts.push_back(types.convertType(type));
+    return;
+  }
+  parts.push_back(ptr);
+  parts.append(::cast<MemRefType>(type).getNumDynamicDims() + llvm::count_if(layout->first, ShapedType::isDynamic) +
+                   ShapedType::isDynamic(layout->second),
+               i64);
+}
+
+FailureOr<SmallVector<Value>> RuntimeFunction::takeApart(Value value) {
+  Type converted = types.convertType(value.getType());
+  if (!converted)
+    return failure();
+  auto layout = stridesOf(value.getType());
+  Value descriptor = cast(value, converted);
+  if (!layout)
+    return SmallVector<Value>{descriptor};
+  auto [strides, offset] = *layout;
+  SmallVector<Value> parts;
+  auto take = [&](ArrayRef<int64_t> at) { parts.push_back(LLVM::ExtractValueOp::create(b, loc(), descriptor, at)); };
+  take({1});
+  for (auto [dim, size] : llvm::enumerate(::cast<MemRefType>(value.getType()).getShape()))
+    if (ShapedType::isDynamic(size))
+      take({3, static_cast<int64_t>(dim)});
+  if (ShapedType::isDynamic(offset))
+    take({2});
+  for (auto [dim, stride] : llvm::enumerate(strides))
+    if (ShapedType::isDynamic(stride))
+      take({4, static_cast<int64_t>(dim)});
+  return parts;
+}
+
+Value RuntimeFunction::putTogether(Type type, ArrayRef<Value> parts) {
+  auto layout = stridesOf(type);
+  if (!layout)
+    return cast(parts.front(), type);
+  auto [strides, offset] = *layout;
+  auto memref = ::cast<MemRefType>(type);
+  Value result = LLVM::PoisonOp::create(b, loc(), types.convertType(type));
   auto set = [&](Value value, ArrayRef<int64_t> at) {
     result = LLVM::InsertValueOp::create(b, loc(), result, value, at);
   };
+  auto take = [&](int64_t known) -> Value {
+    if (!ShapedType::isDynamic(known))
+      return constant(i64, known);
+    Value part = parts.front();
+    parts = parts.drop_front();
+    return part;
+  };
+  Value data = take(ShapedType::kDynamic);
   set(data, {0});
   set(data, {1});
-  set(constant(i64, 0), {2});
+  SmallVector<Value> sizes = llvm::map_to_vector(memref.getShape(), take);
+  set(take(offset), {2});
   Value stride = constant(i64, 1);
-  size_t dynamic = sizes.size();
-  for (int64_t dim = type.getRank() - 1; dim >= 0; --dim) {
-    Value size = type.isDynamicDim(dim) ? sizes[--dynamic] : constant(i64, type.getDimSize(dim));
-    set(size, {3, dim});
+  for (auto [dim, size] : llvm::enumerate(sizes)) {
+    set(size, {3, static_cast<int64_t>(dim)});
+    if (!strides.empty())
+      set(take(strides[dim]), {4, static_cast<int64_t>(dim)});
+  }
+  for (int64_t dim = strides.empty() ? memref.getRank() - 1 : -1; dim >= 0; --dim) {
     set(stride, {4, dim});
     if (dim)
-      stride = LLVM::MulOp::create(b, loc(), stride, size);
+      stride = LLVM::MulOp::create(b, loc(), stride, sizes[dim]);
   }
   return cast(result, type);
-}
-
-bool RuntimeFunction::isDense(Type type) {
-  auto memref = dyn_cast<MemRefType>(type);
-  return memref && memref.getLayout().isIdentity();
 }
 
 //===----------------------------------------------------------------------===//
@@ -158,10 +222,26 @@ void RuntimeFunction::takeInputs() {
 
 void RuntimeFunction::takeRun() {
   Block &entry = function.getBody().front();
-  runContext = entry.insertArgument(0u, ptr, loc());
+  unsigned count = entry.getNumArguments();
+  runContext = entry.addArgument(ptr, loc());
   if (function->hasAttr(kScratchAttr))
-    scratch = entry.insertArgument(1u, ptr, loc());
+    scratch = entry.addArgument(ptr, loc());
+  for (unsigned i = 0; i < count; ++i) {
+    SmallVector<Type> parts;
+    appendParts(entry.getArgument(i).getType(), parts);
+    SmallVector<Value> given =
+        llvm::map_to_vector(parts, [&](Type part) -> Value { return entry.addArgument(part, loc()); });
+    entry.getArgument(i).replaceAllUsesWith(putTogether(entry.getArgument(i).getType(), given));
+  }
+  entry.eraseArguments(0, count);
   returnStatus();
+}
+
+void RuntimeFunction::declareRun() {
+  SmallVector<Type> arguments(function->hasAttr(kScratchAttr) ? 2 : 1, ptr);
+  for (Type type : function.getArgumentTypes())
+    appendParts(type, arguments);
+  function.setFunctionType(b.getFunctionType(arguments, {i32}));
 }
 
 void RuntimeFunction::returnStatus() {
@@ -173,19 +253,10 @@ void RuntimeFunction::returnStatus() {
   function.setFunctionType(b.getFunctionType(function.getBody().front().getArgumentTypes(), {i32}));
 }
 
-void RuntimeFunction::appendFields(Type type, SmallVectorImpl<Type> &fields) {
-  if (!isDense(type)) {
-    fields.push_back(types.convertType(type));
-    return;
-  }
-  fields.push_back(ptr);
-  fields.append(::cast<MemRefType>(type).getNumDynamicDims(), i64);
-}
-
 LLVM::LLVMStructType RuntimeFunction::captureStruct(TypeRange captures) {
   SmallVector<Type> fields{ptr}; // attnrt_run
   for (Type type : captures)
-    appendFields(type, fields);
+    appendParts(type, fields);
   return LLVM::LLVMStructType::getLiteral(function.getContext(), fields);
 }
 
@@ -210,18 +281,9 @@ void RuntimeFunction::takeCaptures() {
   };
   runContext = take(ptr);
   for (auto [i, type] : llvm::enumerate(captures)) {
-    Value value;
-    if (isDense(type)) {
-      auto memref = ::cast<MemRefType>(type);
-      Value data = take(ptr);
-      SmallVector<Value> sizes;
-      for (int64_t n = memref.getNumDynamicDims(); n > 0; --n)
-        sizes.push_back(take(i64));
-      value = describe(memref, data, sizes);
-    } else {
-      value = cast(take(types.convertType(type)), type);
-    }
-    entry.getArgument(i + 2).replaceAllUsesWith(value);
+    SmallVector<Type> parts;
+    appendParts(type, parts);
+    entry.getArgument(i + 2).replaceAllUsesWith(putTogether(type, llvm::map_to_vector(parts, take)));
   }
   entry.eraseArguments(0, count);
   function.setFunctionType(b.getFunctionType(entry.getArgumentTypes(), {}));

@@ -42,16 +42,22 @@ protected:
   mlir::Block *stopBlock();
   /// A dense buffer at `data`; `sizes` are those of the dynamic dimensions.
   mlir::Value describe(mlir::MemRefType type, mlir::Value data, llvm::ArrayRef<mlir::Value> sizes);
-  static bool isDense(mlir::Type type);
 
   /// (attnrt_run *, const attnrt_buffer *) -> int32_t
   void takeInputs();
-  /// (attnrt_run *, buffers...) -> int32_t, and where the caller provides scratch (attnrt_run *, scratch, buffers...)
+  /// (attnrt_run *, parts...) -> int32_t, and where the caller provides scratch (attnrt_run *, scratch, parts...), of
+  /// each argument its parts.
   void takeRun();
+  /// The same of a function without a body.
+  void declareRun();
   void returnStatus();
-  /// What a capture takes in the struct: a dense buffer its address and
-  /// dynamic sizes, all else its LLVM form.
-  void appendFields(mlir::Type type, llvm::SmallVectorImpl<mlir::Type> &fields);
+  /// The parts in which a value is handed to a task or a kernel: of a buffer with strides the address, and what its
+  /// type leaves open: sizes, the offset, strides (those of a dense one follow from its sizes); else its LLVM form.
+  void appendParts(mlir::Type type, llvm::SmallVectorImpl<mlir::Type> &parts);
+  /// Those of `value`; fails where its type has no LLVM form.
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>> takeApart(mlir::Value value);
+  /// The value of `type` that has these parts.
+  mlir::Value putTogether(mlir::Type type, llvm::ArrayRef<mlir::Value> parts);
   mlir::LLVM::LLVMStructType captureStruct(mlir::TypeRange captures);
   mlir::Value structField(mlir::Value base, mlir::Type structType, int32_t index);
   /// (void *arg, int64_t begin, int64_t end)

@@ -19,14 +19,14 @@ func.func @main(%x: memref<8xf32>) attributes {attn.entry} {
   return
 }
 
-// CHECK: func.func private @far(!llvm.ptr, !llvm.ptr, memref<8xf32>, memref<8xf32>) -> i32
+// CHECK: func.func private @far(!llvm.ptr, !llvm.ptr, !llvm.ptr, !llvm.ptr) -> i32
 func.func private @far(memref<8xf32>, memref<8xf32>) attributes {attn.kernel, attn.scratch = array<i64: 128, 4096>}
-// CHECK: func.func private @none(!llvm.ptr, memref<8xf32>) -> i32
+// CHECK: func.func private @none(!llvm.ptr, !llvm.ptr) -> i32
 func.func private @none(memref<8xf32>) attributes {attn.kernel}
 
 // Each of its tasks is told where the loop's part is, how many slots it has, and how long a piece is; all slots are free.
 // CHECK-LABEL: func.func @near(
-// CHECK-SAME: %{{.*}}: !llvm.ptr, %[[SCRATCH:.*]]: !llvm.ptr, %{{.*}}: memref<8xf32>) -> i32
+// CHECK-SAME: %{{.*}}: !llvm.ptr, %[[SCRATCH:.*]]: !llvm.ptr, %{{.*}}: !llvm.ptr) -> i32
 // CHECK-NOT: memref.alloca
 // CHECK: %[[STRUCT:.*]] = llvm.alloca {{.*}} x !llvm.struct<(ptr, ptr, ptr, ptr, i64, i64)>
 // CHECK: llvm.intr.lifetime.start %[[STRUCT]]

@@ -161,10 +161,11 @@ func.func private @chooses(%n: memref<?xi1>) attributes {attn.kernel} {
 
 // -----
 
-// A kernel whose code is another object's: the declaration gets the run in front, like the kernel there.
+// A kernel whose code is another object's: the declaration gets the run in front, like the kernel there, and of each
+// buffer its address and its size.
 // CHECK-LABEL: func.func @calls
-// CHECK: %{{.*}} = call @elsewhere(%arg0, %{{.*}}, %{{.*}}) : (!llvm.ptr, memref<?xf32>, memref<?xf32>) -> i32
-// CHECK: func.func private @elsewhere(!llvm.ptr, memref<?xf32>, memref<?xf32>) -> i32 attributes {attn.kernel}
+// CHECK: %{{.*}} = call @elsewhere(%arg0, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!llvm.ptr, !llvm.ptr, i64, !llvm.ptr, i64) -> i32
+// CHECK: func.func private @elsewhere(!llvm.ptr, !llvm.ptr, i64, !llvm.ptr, i64) -> i32 attributes {attn.kernel}
 // CHECK: func.func private @stranger(memref<?xf32>)
 func.func @calls(%x: memref<?xf32>, %y: memref<?xf32>) attributes {attn.entry} {
   attn.kernel @elsewhere ins(%x : memref<?xf32>) outs(%y : memref<?xf32>)
@@ -172,3 +173,50 @@ func.func @calls(%x: memref<?xf32>, %y: memref<?xf32>) attributes {attn.entry} {
 }
 func.func private @elsewhere(memref<?xf32>, memref<?xf32>) attributes {attn.kernel}
 func.func private @stranger(memref<?xf32>)
+
+// -----
+
+// What the type of a buffer leaves open is handed over: its sizes, its offset, its strides. Those of a dense one are
+// made of its sizes.
+// CHECK-LABEL: func.func private @strided
+// CHECK-SAME: (%[[CONTEXT:.*]]: !llvm.ptr, %[[X:.*]]: !llvm.ptr, %[[ROWS:.*]]: i64, %[[OFFSET:.*]]: i64, %[[STRIDE:.*]]: i64, %[[Y:.*]]: !llvm.ptr, %[[N:.*]]: i64, %[[M:.*]]: i64) -> i32
+// CHECK: llvm.insertvalue %[[X]], %{{.*}}[1]
+// CHECK: %[[FOUR:.*]] = llvm.mlir.constant(4 : i64)
+// CHECK: llvm.insertvalue %[[OFFSET]], %{{.*}}[2]
+// CHECK: llvm.insertvalue %[[ROWS]], %{{.*}}[3, 0]
+// CHECK: llvm.insertvalue %[[STRIDE]], %{{.*}}[4, 0]
+// CHECK: llvm.insertvalue %[[FOUR]], %{{.*}}[3, 1]
+// CHECK: llvm.insertvalue %[[M]], %{{.*}}[3, 1]
+// CHECK: llvm.insertvalue %{{.*}}, %{{.*}}[4, 1]
+// CHECK: %[[ROW:.*]] = llvm.mul %{{.*}}, %[[M]]
+// CHECK: llvm.insertvalue %[[ROW]], %{{.*}}[4, 0]
+// CHECK-LABEL: func.func @hands_over
+// CHECK: %[[D:.*]] = builtin.unrealized_conversion_cast %{{.*}} : memref<?x4xf32, strided<[?, 1], offset: ?>>
+// CHECK: %[[AT:.*]] = llvm.extractvalue %[[D]][1]
+// CHECK: %[[SIZE:.*]] = llvm.extractvalue %[[D]][3, 0]
+// CHECK: %[[BEGIN:.*]] = llvm.extractvalue %[[D]][2]
+// CHECK: %[[STEP:.*]] = llvm.extractvalue %[[D]][4, 0]
+// CHECK: call @strided(%{{.*}}, %[[AT]], %[[SIZE]], %[[BEGIN]], %[[STEP]], %{{.*}}, %{{.*}}, %{{.*}})
+func.func private @strided(%x: memref<?x4xf32, strided<[?, 1], offset: ?>>, %y: memref<?x?xf32>) attributes {attn.kernel} {
+  %c0 = arith.constant 0 : index
+  %v = memref.load %x[%c0, %c0] : memref<?x4xf32, strided<[?, 1], offset: ?>>
+  memref.store %v, %y[%c0, %c0] : memref<?x?xf32>
+  return
+}
+func.func @hands_over(%x: memref<?x?xf32>, %n: memref<index>, %y: memref<?x?xf32>) attributes {attn.entry} {
+  %at = memref.load %n[] : memref<index>
+  %part = memref.subview %x[%at, %at] [%at, 4] [1, 1] : memref<?x?xf32> to memref<?x4xf32, strided<[?, 1], offset: ?>>
+  attn.kernel @strided ins(%part : memref<?x4xf32, strided<[?, 1], offset: ?>>) outs(%y : memref<?x?xf32>)
+  return
+}
+
+// -----
+
+// A value that LLVM has no form for.
+func.func @formless(%x: memref<4xf32>) attributes {attn.entry} {
+  %none = builtin.unrealized_conversion_cast to none
+  // expected-error @below {{cannot hand over a value of type 'none'}}
+  attn.kernel @takes_none ins(%none : none) outs(%x : memref<4xf32>)
+  return
+}
+func.func private @takes_none(none, memref<4xf32>) attributes {attn.kernel}
