@@ -16,8 +16,8 @@ namespace attn {
 /// them: half the time of LLVM's own pipeline, for the same inner loops.
 static constexpr llvm::StringLiteral kVectorCode =
     "inferattrs,function("
-    "sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,early-cse<memssa>,"
-    "loop-mssa(licm<no-allowspeculation>,loop-rotate,licm<allowspeculation>,simple-loop-unswitch),"
+    "sroa,simplifycfg,instcombine<no-verify-fixpoint>,early-cse,"
+    "loop-mssa(loop-rotate,licm<allowspeculation>,simple-loop-unswitch),"
     "simplifycfg,instcombine<no-verify-fixpoint>,loop(loop-idiom,loop-deletion),"
     "gvn,loop-mssa(licm<allowspeculation>),early-cse,"
     "simplifycfg<no-keep-loops;hoist-common-insts;sink-common-insts>),globaldce,constmerge";
