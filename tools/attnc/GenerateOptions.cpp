@@ -201,8 +201,9 @@ std::optional<SearchOptions> readGenerateOptions(CommandLine &line, StringRef fo
   }
   SearchOptions search;
   search.kind = line.text(OPT_generate).split(':').first.str();
-  if (std::string error; !folder.empty() && !readHubConfig(folder, search, error)) {
-    line.reject(error);
+  bool isUnsupported = false;
+  if (std::string error; !folder.empty() && !readHubConfig(folder, search, error, isUnsupported)) {
+    line.reject(error, isUnsupported ? ExitUnsupported : ExitUsage);
     return search;
   }
   if (!readKind(line, search)) // what belongs to it cannot be told

@@ -33,8 +33,8 @@ void listModels(const Twine &folder, HubFolder &found) {
 
 class ConfigReader {
 public:
-  ConfigReader(StringRef folder, SearchOptions &search, std::string &error)
-      : folder(folder), search(search), error(error) {}
+  ConfigReader(StringRef folder, SearchOptions &search, std::string &error, bool &isUnsupported)
+      : folder(folder), search(search), error(error), isUnsupported(isUnsupported) {}
 
   bool run() {
     if (!read("config.json", config) || !read("generation_config.json", generation))
@@ -97,6 +97,11 @@ private:
   void fail(StringRef key, StringRef what) {
     if (error.empty())
       error = (folder + ": '" + key + "' of its configuration " + what).str();
+  }
+  /// As fail, of what attnc lacks.
+  void lack(StringRef key, StringRef what) {
+    isUnsupported |= error.empty();
+    fail(key, what);
   }
   std::optional<int64_t> integer(StringRef key, int64_t least = 0) {
     const Json *value = find(key);
@@ -168,7 +173,7 @@ private:
       fail("bad_words_ids", "is no list of words");
     for (const Json &word : words ? ArrayRef(words->items) : ArrayRef<Json>()) {
       if (word.items.size() != 1 || !word.items[0].is(Json::Integer))
-        return fail("bad_words_ids", "has a word of more than one token, which no search of attnc leaves out");
+        return lack("bad_words_ids", "has a word of more than one token, which no search of attnc leaves out");
       if (word.items[0].integer < 0)
         return fail("bad_words_ids", "has a word that is no token");
       search.suppressed.push_back(word.items[0].integer);
@@ -177,7 +182,7 @@ private:
     auto refuse = [&](StringRef key, double neutral) {
       const Json *value = find(key);
       if (value && !(value->isNumber() && value->number == neutral) && !(value->is(Json::Bool) && !value->boolean))
-        fail(key, "is set, and no search of attnc has it: remove it, or set it to what does nothing");
+        lack(key, "is set, and no search of attnc has it: remove it, or set it to what does nothing");
     };
     for (StringRef key : {"sequence_bias", "constraints", "force_words_ids", "exponential_decay_length_penalty",
                           "penalty_alpha", "dola_layers", "remove_invalid_values", "renormalize_logits"})
@@ -199,7 +204,7 @@ private:
     const Json *early = find("early_stopping");
     search.earlyStop = early && early->boolean;
     if (early && !early->is(Json::Bool) && search.kind == "beam")
-      fail("early_stopping", "is neither true nor false, which no search of attnc has");
+      lack("early_stopping", "is neither true nor false, which no search of attnc has");
     search.temperature = number("temperature").value_or(1);
     search.topK = integer("top_k").value_or(50);
     search.topP = number("top_p").value_or(1);
@@ -208,6 +213,7 @@ private:
   StringRef folder;
   SearchOptions &search;
   std::string &error;
+  bool &isUnsupported;
   Json config, generation;
 };
 
@@ -251,8 +257,8 @@ std::optional<HubFolder> readHubFolder(StringRef path, std::string &error) {
   return std::nullopt;
 }
 
-bool readHubConfig(StringRef path, SearchOptions &search, std::string &error) {
-  return ConfigReader(path, search, error).run();
+bool readHubConfig(StringRef path, SearchOptions &search, std::string &error, bool &isUnsupported) {
+  return ConfigReader(path, search, error, isUnsupported).run();
 }
 
 } // namespace attn::tools

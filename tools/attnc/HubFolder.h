@@ -21,8 +21,9 @@ struct HubFolder {
 /// Looks for models in `path` and in `path`/onnx. `error` says what is missing if there are none.
 std::optional<HubFolder> readHubFolder(llvm::StringRef path, std::string &error);
 
-/// What config.json and generation_config.json of the folder say, where there are such; false with an error.
-bool readHubConfig(llvm::StringRef path, SearchOptions &search, std::string &error);
+/// What config.json and generation_config.json of the folder say, where there are such; false with an error, which
+/// `isUnsupported` tells from one of a file: they ask for what no search has.
+bool readHubConfig(llvm::StringRef path, SearchOptions &search, std::string &error, bool &isUnsupported);
 
 } // namespace attn::tools
 

@@ -324,5 +324,5 @@ int main(int argc, char **argv) {
   if (!line)
     return finishOutput(code);
   Request request = readRequest(*line);
-  return finishOutput(line->failed() ? static_cast<int>(ExitUsage) : compile(std::move(request)));
+  return finishOutput(line->failed() ? static_cast<int>(line->failure()) : compile(std::move(request)));
 }

@@ -97,11 +97,13 @@ std::optional<CommandLine> CommandLine::parse(const ToolInfo &tool, int argc, ch
 
 void CommandLine::fail(const Twine &message) {
   reportError(message);
+  code = ExitUsage;
   wrong = true;
 }
 
-void CommandLine::reject(const Twine &message) {
+void CommandLine::reject(const Twine &message, ExitCode as) {
   reportError(message);
+  code = wrong ? ExitUsage : as;
   wrong = hasRejected = true;
 }
 

@@ -3,6 +3,8 @@
 #ifndef TOOLS_OPTIONS_OPTIONS_H
 #define TOOLS_OPTIONS_OPTIONS_H
 
+#include "tools/options/Console.h"
+
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Option/ArgList.h"
 #include "llvm/Option/OptTable.h"
@@ -74,10 +76,12 @@ public:
   /// Reports a usage error.
   void fail(const llvm::Twine &message);
   /// Reports that a file or folder does not serve, about which --help says nothing.
-  void reject(const llvm::Twine &message);
+  void reject(const llvm::Twine &message, ExitCode code = ExitUsage);
   bool hasRejectedFile() const { return hasRejected; }
   /// Whether there was one; the first time, points to --help behind them all.
   bool failed();
+  /// What to end with where there was one.
+  ExitCode failure() const { return code; }
   const ToolInfo &tool() const { return *info; }
 
 private:
@@ -86,6 +90,7 @@ private:
   const ToolInfo *info;
   llvm::opt::InputArgList args;
   bool wrong = false, noted = false, hasRejected = false;
+  ExitCode code = ExitSuccess;
 };
 
 /// Reads "2x128" or "?x8" (-1); "" is rank 0.
