@@ -129,7 +129,7 @@ private:
       else
         os << (tensor.dimNames[dim].empty() ? "?" : comment(tensor.dimNames[dim]));
     }
-    os << "]\n";
+    os << (tensor.isOptional ? "], NULL leaves it out\n" : "]\n");
   }
 
   void writeSignature() {
@@ -172,8 +172,9 @@ private:
     for (auto [i, input] : enumerate(entry.inputs))
       writeTensor(input, inputNames[i], "input_" + std::to_string(i) + "_", *shape(input, i, true));
     os << "  const DLTensor *inputs[] = {";
-    for (size_t i = 0; i < entry.inputs.size(); ++i)
-      os << "&input_" << i << "_, ";
+    for (auto [i, input] : enumerate(entry.inputs))
+      os << (input.isOptional ? inputNames[i] + " ? " : "") << "&input_" << i
+         << (input.isOptional ? "_ : (const DLTensor *)0, " : "_, ");
     os << "0};\n";
     for (auto [i, output] : enumerate(entry.outputs))
       if (outputShapes[i])
