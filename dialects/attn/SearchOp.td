@@ -80,7 +80,7 @@ def Attn_SearchOp : Attn_Op<"search", [AttrSizedOperandSegments, DeclareOpInterf
     changes logarithms of probabilities.
 
     A run ends with a message where a row of scores has a NaN or +inf or nothing
-    but -inf, or where `max_length` is less than 1 or more than `fuel`.
+    but -inf, where an item that has not ended has no token left to choose, or where `max_length` is less than 1 or more than `fuel`.
 
     * (C1) `step` names a function whose arguments and results `sources` and the other attributes describe;
     * (C2) one init an argument but the tokens, of its type;

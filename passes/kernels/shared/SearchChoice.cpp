@@ -15,6 +15,7 @@ using arith::AtomicRMWKind;
 
 /// What is known of a complete hypothesis.
 enum Info { kLength, kRow, kToken, kInfos };
+enum Flag { kGoesOn, kNoNumbers, kNoToken, kFlags };
 
 /// The buffers of both, in their order. Items may be chosen from at once: flags are atomic.
 class Choice {
@@ -42,11 +43,11 @@ public:
     nextOpen = f.buffer({kDynamic}, i64);
     parents = f.buffer({kDynamic}, i64);
     tokens = f.buffer({kDynamic}, i64);
-    flags = f.buffer({2}, i64);
+    flags = f.buffer({kFlags}, i64);
     if (spec.isBeam)
       nextKin = f.buffer({kDynamic, width + 1}, i64);
-    flags.set(k.i64(0), 0);
-    flags.set(k.i64(0), 1);
+    for (int64_t flag = 0; flag < kFlags; ++flag)
+      flags.set(k.i64(0), flag);
   }
 
 protected:
@@ -54,12 +55,16 @@ protected:
   /// Flags an item that counts and whose scores are no numbers.
   void checkNumbers(Index item, const Mask &counts, const Num &logSum) {
     Mask isBad = (logSum - logSum) != 0.0;
-    k.when(isBad & counts, [&] { flags.atomic(AtomicRMWKind::maxu, -1 - toNum(item, i64), 1); });
+    flagItem(item, isBad & counts, kNoNumbers);
+  }
+  /// The first item of which it is true gets the flag.
+  void flagItem(Index item, const Mask &isTrue, Flag flag) {
+    k.when(isTrue, [&] { flags.atomic(AtomicRMWKind::maxu, -1 - toNum(item, i64), flag); });
   }
   void goOn(Index item, const Mask &goesOn) {
     Num bit = toNum(goesOn, i64);
     nextOpen.set(bit, item);
-    flags.atomic(AtomicRMWKind::ori, bit, 0);
+    flags.atomic(AtomicRMWKind::ori, bit, kGoesOn);
   }
   /// Whether a hypothesis ends with `token`, or because this step is the last.
   Mask isOver(const Num &token) { return isEnd(k, spec.eos, token) | isLast; }
@@ -84,6 +89,7 @@ public:
       Mask goes = isOpen(row);
       Num token = ids(row, 0), logSum = logSums(row), old = live(row, 0);
       checkNumbers(row, goes, logSum);
+      flagItem(row, goes & (values(row, 0) == -kInfinity), kNoToken);
       Num score = select(goes, old + (values(row, 0) - logSum), old);
       nextLive.set(score, row, 0);
       nextBest.set(score, row, 0);
@@ -119,6 +125,7 @@ public:
       Index placed = merge(width - complete);
       assignRows(placed);
       recordKin();
+      flagItem(item, goes & (placed == 0) & (nextInfo(item, 0, kLength) == 0), kNoToken);
       goOn(item, promises() & goes & !isLast);
     });
     return f.function;

@@ -60,15 +60,29 @@ public:
         i32(k.b.getI32Type()), i64(k.b.getI64Type()) {}
 
   void emit(const Num &greatest) {
-    weigh(greatest);
+    weigh(greatestAllowed(greatest));
     Index pick = pickFrom(leastWeight(), uniform());
     team.once([&] {
-      row.values.set(row.scores(row.row, pick), row.row, 0);
+      // Where all are banned no weight is above 0.
+      row.values.set(select(weight(pick) > 0.0, row.scores(row.row, pick), k.f32(-kInfinity)), row.row, 0);
       row.tokens.set(toNum(pick, i64), row.row, 0);
     });
   }
 
 private:
+  Mask isBanned(Index n) { return isEnd(k, spec.eos, toNum(n, i32)) & row.noEnd; }
+
+  /// Without what is banned: the weights of the others might all be 0 beside it.
+  Num greatestAllowed(const Num &greatest) {
+    auto allowed = [&] {
+      Num nothing = k.f32(-kInfinity);
+      return team.greatest(team.sweep(row.size, nothing, [&](Index n, Num most) {
+        return maximum(most, select(isBanned(n), nothing, row.scores(row.row, n)));
+      }));
+    };
+    return k.choose(row.noEnd, allowed, [&] { return greatest; });
+  }
+
   Num weight(Index n) { return row.weights(row.row, n); }
   /// `weight` if it is at least `bar`, else 0.
   Num kept(const Num &weight, const Num &bar) { return select(weight >= bar, convert(weight, f64), k.f64(0)); }
@@ -77,8 +91,7 @@ private:
   void weigh(const Num &greatest) {
     auto store = [&](Index n) {
       Num x = exp((row.scores(row.row, n) - greatest) / row.temperature);
-      Mask banned = isEnd(k, spec.eos, toNum(n, i32)) & row.noEnd;
-      row.weights.set(select(banned, k.f32(0), x), row.row, n);
+      row.weights.set(select(isBanned(n), k.f32(0), x), row.row, n);
     };
     k.loop(team.thread, row.size, team.threads, store);
     team.wait();
