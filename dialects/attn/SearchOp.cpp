@@ -50,7 +50,8 @@ static std::optional<bool> changesScores(StringRef name, Type type) {
   bool isList = list && list.getElementType().isInteger(64);
   if (name == "prompt" && isList && list.getRank() == 2)
     return false;
-  if (llvm::is_contained({"suppressed", "begin_suppressed"}, name) && isList && list.getRank() == 1)
+  if (llvm::is_contained({"hidden", "forbidden", "suppressed", "begin_suppressed"}, name) && isList &&
+      list.getRank() == 1)
     return true;
   if (llvm::is_contained({"min_length", "top_k", "seed"}, name) && type.isInteger(64))
     return false;

@@ -73,14 +73,16 @@ def Attn_SearchOp : Attn_Op<"search", [AttrSizedOperandSegments, DeclareOpInterf
     `given` names settings that are operands, each of which takes the place of the attribute of its name:
     `min_length`, `top_k`, `seed` (i64), `temperature`, `top_p` (f64). With a `prompt` (i64 [batch, tokens], what
     stands before the first token that is chosen) scores are first changed as transformers' processors do, in this
-    order: tokens of the prompt and those chosen count `repetition_penalty` (f64) less, a token that would repeat an
-    n-gram of `no_repeat_ngram` (i64, 0: any) gets -inf, all but `forced_bos` (i64, -1: none; in the first step behind a
-    prompt of one token) or `forced_eos` (in step `max_length`) do, `suppressed` tokens (i64 [n]) do, and in the first
-    step those of `begin_suppressed`. logp is then the changed score less the logarithm of the sum as it was; a beam
-    changes logarithms of probabilities.
+    order: tokens of the prompt, but for `hidden` ones (i64 [batch], how many at its front), and those chosen count
+    `repetition_penalty` (f64) less, a token that would repeat an n-gram of `no_repeat_ngram` (i64, 0: any) gets -inf,
+    `forbidden` tokens (i64 [n]) do, those of `eos` do before `min_length`, all but `forced_bos` (i64, -1: none; in the
+    first step behind a prompt of one token) or `forced_eos` (in step `max_length`, where it overrides all before it)
+    do, `suppressed` tokens (i64 [n]) do, and those of `begin_suppressed` in the first step, or behind `forced_bos`.
+    logp is then the changed score less the logarithm of the sum as it was; a beam changes logarithms of probabilities.
 
     A run ends with a message where a row of scores has a NaN or +inf or nothing
-    but -inf, where an item that has not ended has no token left to choose, or where `max_length` is less than 1 or more than `fuel`.
+    but -inf, where an item that has not ended has no token left to choose, or where
+    `max_length` is less than 1 or more than `fuel`.
 
     * (C1) `step` names a function whose arguments and results `sources` and the other attributes describe;
     * (C2) one init an argument but the tokens, of its type;

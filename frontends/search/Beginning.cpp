@@ -260,6 +260,8 @@ void Beginning::takeMask(StringRef rowsName) {
                "on the left");
 }
 
+Value Beginning::promptPadding() { return mask ? firstNonzeros(b, loc, mask) : Value(); }
+
 /// Keys and values of no token.
 Value Beginning::emptyCache(RankedTensorType type) {
   SmallVector<OpFoldResult> sizes;

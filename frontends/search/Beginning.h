@@ -34,6 +34,8 @@ public:
   /// The prompt, [rows, tokens] in i64, and how many tokens it has; null without one.
   mlir::Value prompt() { return ids; }
   mlir::Value promptLength() { return length; }
+  /// How many tokens at the front of each prompt its mask hides, [rows] in i64; null without a mask.
+  mlir::Value promptPadding();
   /// How the output `value` names its dimensions.
   llvm::SmallVector<llvm::StringRef> dimsOf(mlir::Value value);
 

@@ -47,11 +47,11 @@ struct SearchOptions {
   /// With prompts: `minLength` counts their tokens, too.
   bool minCountsPrompt = false;
   /// As transformers has them: what tokens that were there before count less, n-grams that are there once (0: any),
-  /// tokens that the first and the last step take (-1: any), tokens that no step, or not the first one, takes. They
-  /// need `prompts`.
+  /// tokens that the first and the last step take (-1: any), tokens that no step, or not the first one, takes, and
+  /// tokens that are taken only where they are forced. They need `prompts`.
   double repetitionPenalty = 1;
   int64_t noRepeatNgram = 0, forcedBos = -1, forcedEos = -1;
-  std::vector<int64_t> suppressed, beginSuppressed;
+  std::vector<int64_t> suppressed, beginSuppressed, forbidden;
   /// The entry has an optional input for each of these, and for lengths and drawing.
   bool runSettings = false;
   /// Of "seed", "temperature", "top_k" and "top_p" those that are optional inputs in any case.

@@ -22,7 +22,8 @@ public:
     if (options.kind == "sample")
       takeDrawing();
     bool changes = options.repetitionPenalty != 1 || options.noRepeatNgram > 0 || options.forcedBos >= 0 ||
-                   options.forcedEos >= 0 || !options.suppressed.empty() || !options.beginSuppressed.empty();
+                   options.forcedEos >= 0 || !options.suppressed.empty() || !options.beginSuppressed.empty() ||
+                   !options.forbidden.empty();
     if (beginning.prompt() && (changes || options.runSettings))
       takeScores();
     return std::move(settings);
@@ -68,11 +69,14 @@ private:
   Value realInput(StringRef name, double fallback) {
     return isInput(name) ? firstOr(addOptional(name, b.getF32Type(), "float32"), real(fallback)) : real(fallback);
   }
+  Value tokenList(const std::vector<int64_t> &tokens) {
+    auto known = RankedTensorType::get({static_cast<int64_t>(tokens.size())}, b.getI64Type());
+    Value list = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(known, ArrayRef<int64_t>(tokens)));
+    return castTensor(b, loc, list, RankedTensorType::get({ShapedType::kDynamic}, b.getI64Type()));
+  }
   Value tokensInput(StringRef name, const std::vector<int64_t> &fallback) {
-    auto type = RankedTensorType::get({ShapedType::kDynamic}, b.getI64Type());
-    auto known = RankedTensorType::get({static_cast<int64_t>(fallback.size())}, b.getI64Type());
-    Value list = castTensor(
-        b, loc, arith::ConstantOp::create(b, loc, DenseElementsAttr::get(known, ArrayRef<int64_t>(fallback))), type);
+    Value list = tokenList(fallback);
+    Type type = list.getType();
     if (!options.runSettings)
       return list;
     Value given = addOptional(name, b.getI64Type(), "int64");
@@ -165,7 +169,10 @@ private:
     Value ngram = integerInput("no_repeat_ngram_size", integer(options.noRepeatNgram));
     requireBetween("repetition_penalty", penalty, "1e-6", "1e6");
     requireAtLeast("no_repeat_ngram_size", ngram, 0);
+    if (Value hidden = beginning.promptPadding())
+      settings.push_back({"hidden", hidden});
     settings.append({{"prompt", beginning.prompt()},
+                     {"forbidden", tokenList(options.forbidden)},
                      {"repetition_penalty", penalty},
                      {"no_repeat_ngram", ngram},
                      {"forced_bos", integerInput("forced_bos_token_id", integer(options.forcedBos))},

@@ -96,6 +96,28 @@ Value attn::positionsOf(OpBuilder &b, Location loc, Value mask) {
       .getResult(0);
 }
 
+Value attn::firstNonzeros(OpBuilder &b, Location loc, Value matrix) {
+  Value most = sizeOf(b, loc, matrix, 1),
+        empty = tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{tensor::getMixedSize(b, loc, matrix, 0)},
+                                        b.getI64Type());
+  most = arith::IndexCastOp::create(b, loc, b.getI64Type(), most);
+  Value init = linalg::FillOp::create(b, loc, most, empty).getResult(0);
+  AffineMap all = b.getMultiDimIdentityMap(2), perRow = AffineMap::get(2, 0, b.getAffineDimExpr(0));
+  return linalg::GenericOp::create(b, loc, init.getType(), matrix, init, {all, perRow},
+                                   {utils::IteratorType::parallel, utils::IteratorType::reduction},
+                                   [&](OpBuilder &body, Location at, ValueRange args) {
+                                     Value place = linalg::IndexOp::create(body, at, 1);
+                                     Value here = arith::IndexCastOp::create(body, at, body.getI64Type(), place);
+                                     Value none = arith::ConstantOp::create(body, at, body.getI64IntegerAttr(0));
+                                     Value isZero =
+                                         arith::CmpIOp::create(body, at, arith::CmpIPredicate::eq, args[0], none);
+                                     Value found = arith::SelectOp::create(body, at, isZero, args[1], here);
+                                     Value least = arith::MinSIOp::create(body, at, args[1], found);
+                                     linalg::YieldOp::create(body, at, least);
+                                   })
+      .getResult(0);
+}
+
 Value attn::columns(OpBuilder &b, Location loc, Value matrix, OpFoldResult begin, OpFoldResult count) {
   OpFoldResult rows = tensor::getMixedSize(b, loc, matrix, 0), zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
   return tensor::ExtractSliceOp::create(b, loc, matrix, ArrayRef<OpFoldResult>{zero, begin},

@@ -29,6 +29,9 @@ mlir::Value countUp(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir:
 /// not count.
 mlir::Value positionsOf(mlir::OpBuilder &b, mlir::Location loc, mlir::Value mask);
 
+/// [rows]: the column of the first number of a row of integers that is not 0; how many columns there are where all are.
+mlir::Value firstNonzeros(mlir::OpBuilder &b, mlir::Location loc, mlir::Value matrix);
+
 /// [rows, count] from column `begin` on.
 mlir::Value columns(mlir::OpBuilder &b, mlir::Location loc, mlir::Value matrix, mlir::OpFoldResult begin,
                     mlir::OpFoldResult count);

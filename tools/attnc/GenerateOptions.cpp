@@ -211,6 +211,8 @@ std::optional<SearchOptions> readGenerateOptions(CommandLine &line, StringRef fo
   search.step = line.text(OPT_step).str();
   readParts(line, search);
   readLimits(line, search, !folder.empty());
+  // What ends a sequence is no forbidden word, as transformers has it.
+  llvm::erase_if(search.forbidden, [&](int64_t word) { return is_contained(search.eos, word); });
   readScores(line, search);
   readNames(line, search);
   if (!line.failed() && !folder.empty() && search.eos.empty() && !search.isCtc())

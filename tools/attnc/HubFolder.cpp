@@ -163,9 +163,9 @@ private:
       fail("repetition_penalty", "is not from 1e-6 to 1e6");
     search.noRepeatNgram = integer("no_repeat_ngram_size").value_or(0);
     search.forcedBos = integer("forced_bos_token_id").value_or(-1);
-    // Of several one ends as well as another.
+    // Of several that are equally good a search takes the smallest.
     if (std::vector<int64_t> ends = list("forced_eos_token_id"); !ends.empty())
-      search.forcedEos = ends.front();
+      search.forcedEos = *llvm::min_element(ends);
     search.suppressed = list("suppress_tokens");
     search.beginSuppressed = list("begin_suppress_tokens");
     const Json *words = find("bad_words_ids");
@@ -176,7 +176,7 @@ private:
         return lack("bad_words_ids", "has a word of more than one token, which no search of attnc leaves out");
       if (word.items[0].integer < 0)
         return fail("bad_words_ids", "has a word that is no token");
-      search.suppressed.push_back(word.items[0].integer);
+      search.forbidden.push_back(word.items[0].integer);
     }
     // What would change tokens, and is not served.
     auto refuse = [&](StringRef key, double neutral) {

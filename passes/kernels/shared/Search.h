@@ -34,11 +34,13 @@ mlir::func::FuncOp buildSearchRows(mlir::OpBuilder &b, llvm::StringRef symbol, c
 /// token i64 [rows, 1], log of the sum [rows], weights f32 [rows, vocabulary] as scratch): one drawn from each row.
 mlir::func::FuncOp buildSearchSample(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);
 
-/// (scores f32 [rows, vocabulary], prompt i64 [batch, prompt], tokens i64 [steps, rows], parents likewise, suppressed
-/// tokens, those that are in the first step, steps until now, repetition penalty f32, n of the n-grams that do not
-/// repeat i64 (0: all may), a forced token i64 (-1: none), sequence i64 [prompt + steps, rows]) -> (sequence, scores
-/// anew, the log sums of what they were). As the processors of transformers: a beam's penalty is one of logarithms of
-/// probabilities. Without a beam parents are not read.
+/// (scores f32 [rows, vocabulary], prompt i64 [batch, prompt], tokens i64 [steps, rows], parents likewise, how many
+/// tokens at the front of a prompt are hidden i64 [batch] or [0], tokens that are forbidden unless they are forced,
+/// suppressed tokens, those that are where tokens begin, steps until now, whether tokens begin: i1, repetition penalty
+/// f32, n of the n-grams that do not repeat i64 (0: all may), a forced token i64 (-1: none), sequence
+/// i64 [prompt + steps, rows]) -> (sequence, scores anew, the log sums of what they were). As the processors of
+/// transformers: a beam's penalty is one of logarithms of probabilities, and counts no token that is hidden. Without a
+/// beam parents are not read.
 mlir::func::FuncOp buildSearchAdjust(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);
 
 /// (values, tokens, log sums, scores f32 [batch, width], complete scores f32 [batch, width],

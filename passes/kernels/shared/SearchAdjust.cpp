@@ -19,9 +19,12 @@ public:
     prompt = f.buffer({kDynamic, kDynamic}, i64);
     history = f.buffer({kDynamic, kDynamic}, i64);
     parents = f.buffer({kDynamic, kDynamic}, i64);
+    hidden = f.buffer({kDynamic}, i64);
+    forbidden = f.buffer({kDynamic}, i64);
     suppressed = f.buffer({kDynamic}, i64);
     atBegin = f.buffer({kDynamic}, i64);
     steps = f.index();
+    isBegin = f.truth();
     penalty = f.number(f32);
     ngram = f.number(i64);
     forced = f.number(i64);
@@ -39,11 +42,15 @@ public:
       logSums.set(sum, row);
       Index length = writeSequence();
       k.loop(0, size, 1, [&](Index n) { adjusted.set(scores(row, n), row, n); });
-      k.when(penalty != 1.0, [&] { k.loop(0, length, 1, [&](Index n) { punish(sequence(n, row)); }); });
+      // In the order of GenerationMixin._get_logits_processor: what is forced overrides all before it, the least
+      // length, too, and is taken from what is left by the lists behind it. The least length bans where tokens are
+      // chosen, but in a step that forces one.
+      k.when(penalty != 1.0, [&] { k.loop(padding(), length, 1, [&](Index n) { punish(sequence(n, row)); }); });
       k.when((ngram > 0) & (toNum(length, i64) + 1 > ngram), [&] { banRepeated(length); });
+      banAll(forbidden, forbidden.dim(0));
       force();
-      k.loop(0, suppressed.dim(0), 1, [&](Index n) { ban(suppressed(n)); });
-      k.loop(0, select(steps == 0, atBegin.dim(0), k.index(0)), 1, [&](Index n) { ban(atBegin(n)); });
+      banAll(suppressed, suppressed.dim(0));
+      banAll(atBegin, select(isBegin, atBegin.dim(0), k.index(0)));
     });
     return f.function;
   }
@@ -75,6 +82,16 @@ private:
   }
   void ban(const Num &token) {
     whereScored(token, [&](Index n) { adjusted.set(k.f32(-kInfinity), row, n); });
+  }
+
+  void banAll(const Buffer &tokens, Index count) {
+    k.loop(0, count, 1, [&](Index n) { ban(tokens(n)); });
+  }
+
+  /// Tokens at the front of the row's prompt that no step sees.
+  Index padding() {
+    Index item = row / spec.width;
+    return k.choose(item < hidden.dim(0), [&] { return toIndex(hidden(item)); }, [&] { return k.index(0); });
   }
 
   /// A beam's scores are logarithms of probabilities, a row's own are as they are.
@@ -109,9 +126,10 @@ private:
   KernelFunction f;
   Code &k;
   Type f32, i64;
-  Buffer scores, prompt, history, parents, suppressed, atBegin, sequence, adjusted, logSums;
+  Buffer scores, prompt, history, parents, hidden, forbidden, suppressed, atBegin, sequence, adjusted, logSums;
   Index steps, size, row;
   Num penalty, ngram, forced, sum;
+  Mask isBegin;
 };
 } // namespace
 

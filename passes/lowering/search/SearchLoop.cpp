@@ -250,15 +250,15 @@ SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value
   Type f32 = b.getF32Type(), i64 = b.getI64Type();
   OpFoldResult candidates = b.getIndexAttr(spec.candidates()), columns = b.getIndexAttr(width);
   auto matrix = RankedTensorType::get({kDynamic, kDynamic}, f32);
-  auto [changed, logSums] = adjust(castTo(scores, matrix), number, before);
+  Value count = arith::IndexCastOp::create(b, loc, i64, number);
+  Value noEnd =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, count, integerSetting("min_length", op.getMinLength()));
+  auto [changed, logSums] = adjust(castTo(scores, matrix), number, before, noEnd);
   scores = changed;
   OpFoldResult vocabulary = sizeOf(scores, 1);
   auto type = [&](ArrayRef<int64_t> shape, Type element) { return RankedTensorType::get(shape, element); };
   auto values = type({kDynamic, spec.candidates()}, f32), ids = type({kDynamic, spec.candidates()}, i64);
   auto vector = type({kDynamic}, i64), reals = type({kDynamic}, f32);
-  Value count = arith::IndexCastOp::create(b, loc, i64, number);
-  Value noEnd =
-      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, count, integerSetting("min_length", op.getMinLength()));
   Value last = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, number, op.getMaxLength());
   SmallVector<Value> drawn;
   if (op.getKind() == "sample")

@@ -78,7 +78,8 @@ private:
   StepTokens chosenBefore(mlir::ValueRange carried);
   void tell(mlir::Value tokens, mlir::Value info, mlir::Value number);
   void carrySequence();
-  std::pair<mlir::Value, mlir::Value> adjust(mlir::Value scores, mlir::Value number, const StepTokens &before);
+  std::pair<mlir::Value, mlir::Value> adjust(mlir::Value scores, mlir::Value number, const StepTokens &before,
+                                             mlir::Value &mayNotEnd);
   mlir::Value firstKin();
   void chooseFirst();
   mlir::OpFoldResult alignmentSize();

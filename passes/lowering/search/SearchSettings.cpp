@@ -63,8 +63,8 @@ void SearchLoop::carrySequence() {
 }
 
 /// `scores` of step `number`, and the logarithms of the sums of their exponentials as they were. Without a prompt
-/// nothing happens to scores.
-std::pair<Value, Value> SearchLoop::adjust(Value scores, Value number, const StepTokens &before) {
+/// nothing happens to scores. A token that is forced may end a hypothesis, whatever `mayNotEnd` said.
+std::pair<Value, Value> SearchLoop::adjust(Value scores, Value number, const StepTokens &before, Value &mayNotEnd) {
   Value prompt = given("prompt");
   if (!prompt)
     return {scores, Value()};
@@ -81,23 +81,29 @@ std::pair<Value, Value> SearchLoop::adjust(Value scores, Value number, const Ste
     return arith::CmpIOp::create(b, loc, predicate, a, c);
   };
   Value steps = arith::SubIOp::create(b, loc, number, index(1)), length = sizeOf(prompt, 1);
-  // Only where the prompt is one token, the first of all, is there a second to force.
-  Value isSecond = arith::AndIOp::create(b, loc, compare(arith::CmpIPredicate::eq, number, index(1)),
-                                         compare(arith::CmpIPredicate::eq, length, index(1)));
-  Value isLast = compare(arith::CmpIPredicate::sge, number, op.getMaxLength()), none = integer(-1);
-  Value last = arith::SelectOp::create(b, loc, isLast, integerSetting("forced_eos", -1), none);
-  Value hasBegin = arith::AndIOp::create(
-      b, loc, isSecond, compare(arith::CmpIPredicate::sge, integerSetting("forced_bos", -1), integer(0)));
-  Value forced = arith::SelectOp::create(b, loc, hasBegin, integerSetting("forced_bos", -1), last);
+  // Only where the prompt is one token, the first of all, is there a second to force; other tokens then begin behind
+  // it.
+  Value bos = integerSetting("forced_bos", -1), eos = integerSetting("forced_eos", -1), none = integer(-1);
+  Value forcesSecond = arith::AndIOp::create(b, loc, compare(arith::CmpIPredicate::sge, bos, integer(0)),
+                                             compare(arith::CmpIPredicate::eq, length, index(1)));
+  Value begin = arith::SelectOp::create(b, loc, forcesSecond, index(1), index(0));
+  Value isFirst = compare(arith::CmpIPredicate::eq, steps, index(0)),
+        isBegin = compare(arith::CmpIPredicate::eq, steps, begin),
+        isLast = compare(arith::CmpIPredicate::sge, number, op.getMaxLength());
+  // The end comes after the beginning, so that it overrides it.
+  Value first = arith::SelectOp::create(b, loc, arith::AndIOp::create(b, loc, forcesSecond, isFirst), bos, none);
+  Value ends = arith::AndIOp::create(b, loc, compare(arith::CmpIPredicate::sge, eos, integer(0)), isLast);
+  Value forced = arith::SelectOp::create(b, loc, ends, eos, first);
+  mayNotEnd = arith::AndIOp::create(b, loc, mayNotEnd, compare(arith::CmpIPredicate::slt, forced, integer(0)));
   Value all = arith::AddIOp::create(b, loc, length, number);
   Value buffer = GrowOp::create(b, loc, ids, before.sequence, all, 0);
   SmallVector<Value> made =
       call("search_adjust",
            {scores, castTo(prompt, ids), before.history, before.parents ? before.parents : before.history,
-            list("suppressed"), list("begin_suppressed"), steps, realSetting("repetition_penalty", 1, f32),
-            integerSetting("no_repeat_ngram", 0), forced, buffer},
+            list("hidden"), list("forbidden"), list("suppressed"), list("begin_suppressed"), steps, isBegin,
+            realSetting("repetition_penalty", 1, f32), integerSetting("no_repeat_ngram", 0), forced, buffer},
            {{ids, {all, rows}}, {matrix, {rows, sizeOf(scores, 1)}}, {RankedTensorType::get({kDynamic}, f32), {rows}}},
-           [&](OpBuilder &at, StringRef symbol) { return buildSearchAdjust(at, symbol, spec); }, {10});
+           [&](OpBuilder &at, StringRef symbol) { return buildSearchAdjust(at, symbol, spec); }, {13});
   sequenceAfter = made[0];
   return {made[1], made[2]};
 }

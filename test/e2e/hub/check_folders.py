@@ -14,12 +14,15 @@ CASES = {f"{kind}-{layout}": (layout, kind == "encoder", {}) for kind in ("decod
          for layout in ("separate", "past", "merged", "single")}
 CASES["decoder-processors"] = ("past", False, PROCESSORS)
 CASES["encoder-processors"] = ("merged", True, dict(PROCESSORS, forced_bos_token_id=4))
+# What is forced is more than a forbidden word or the least length.
+CASES["encoder-forced"] = ("past", True, dict(forced_bos_token_id=4, forced_eos_token_id=folders.EOS, min_length=14,
+                                              bad_words_ids=[[4], [folders.EOS], [11]], begin_suppress_tokens=[4, 19]))
 
 
-def process(scores, ids, prompt, length, options):
-    """As transformers' processors do, on one row."""
+def process(scores, ids, prompt, length, options, hidden=0):
+    """As transformers' processors do, in their order, on one row. The first `hidden` tokens of its prompt are padding."""
     scores = scores.copy()
-    seen = np.array(sorted(set(ids)))
+    seen = np.array(sorted(set(ids[hidden:])))
     penalty = options.get("repetition_penalty", 1)
     scores[seen] = np.where(scores[seen] < 0, scores[seen] * penalty, scores[seen] / penalty)
     n = options.get("no_repeat_ngram_size", 0)
@@ -27,19 +30,18 @@ def process(scores, ids, prompt, length, options):
         for i in range(len(ids) - n + 1):
             if list(ids[i : i + n - 1]) == list(ids[len(ids) - n + 1 :]):
                 scores[ids[i + n - 1]] = -np.inf
-    forced = None
-    if len(ids) == length - 1:
-        forced = options.get("forced_eos_token_id")
-    if len(ids) == 1 and "forced_bos_token_id" in options:
-        forced = options["forced_bos_token_id"]
-    if forced is not None:
-        scores[:] = -np.inf
-        scores[forced] = 0
-    if len(ids) < options.get("min_length", 0):
+    for (word,) in options.get("bad_words_ids", []):
+        if word != folders.EOS:
+            scores[word] = -np.inf
+    if len(ids) < options.get("min_length", 0) or len(ids) - prompt < options.get("min_new_tokens", 0):
         scores[folders.EOS] = -np.inf
+    for forces, name in ((len(ids) == 1, "forced_bos_token_id"), (len(ids) == length - 1, "forced_eos_token_id")):
+        if forces and name in options:
+            scores[:] = -np.inf
+            scores[options[name]] = 0
     for token in options.get("suppress_tokens", []):
         scores[token] = -np.inf
-    if len(ids) == prompt:
+    if len(ids) == prompt + (prompt == 1 and "forced_bos_token_id" in options):
         for token in options.get("begin_suppress_tokens", []):
             scores[token] = -np.inf
     return scores
@@ -51,7 +53,8 @@ def greedy(ids, mask, states, options, length=14):
         tokens, seen = list(ids[row]), list(mask[row])
         while len(tokens) < length:
             scores = folders.decoder(np.array([tokens]), np.array([seen]), None if states is None else states[row : row + 1])[0]
-            tokens.append(int(process(scores, tokens, ids.shape[1], length, options).argmax()))
+            hidden = int((mask[row] != 0).argmax())
+            tokens.append(int(process(scores, tokens, ids.shape[1], length, options, hidden).argmax()))
             seen.append(1)
             if tokens[-1] == folders.EOS:
                 break
