@@ -64,7 +64,7 @@ public:
     if (failed(beginning->call(init, isWhole)) || failed(takeArguments()) || failed(takeFirst()) ||
         failed(takeLength()))
       return failure();
-    settings = makeSettings(b, loc, options, *beginning, addInput, length);
+    settings = makeSettings(b, loc, options, *beginning, addInput, vocabulary(), length);
     if (failed(finish()) || failed(beginning->checkUses()))
       return failure();
     for (func::FuncOp each : parts())
@@ -124,6 +124,11 @@ private:
       if (token < 0 || (!ShapedType::isDynamic(vocabulary) && token >= vocabulary))
         return step.emitError() << "the end token " << token << " is outside the vocabulary of " << vocabulary
                                 << " tokens of the step '" << options.step << "'";
+    for (auto [token, name] :
+         {std::pair(options.forcedBos, "forced_bos_token_id"), {options.forcedEos, "forced_eos_token_id"}})
+      if (!ShapedType::isDynamic(vocabulary) && token >= vocabulary)
+        return step.emitError() << "the token " << token << " of " << name << " is outside the vocabulary of "
+                                << vocabulary << " tokens of the step '" << options.step << "'";
     // The step may know more tokens than it scores, as one that only begins.
     if (int64_t token;
         !StringRef(options.bos).getAsInteger(10, token) && !ShapedType::isDynamic(vocabulary) && token >= vocabulary)
@@ -240,6 +245,14 @@ private:
       return error() << "cannot tell how many rows there are from the inputs of the step: --bos=input tells";
     first = filled(b, loc, {OpFoldResult(batch)}, b.getI64IntegerAttr(token));
     return success();
+  }
+
+  /// How many tokens are scored; null where nothing before the loop tells.
+  Value vocabulary() {
+    int64_t known = cast<RankedTensorType>(step.getResultTypes()[roles.logits]).getShape().back();
+    if (!ShapedType::isDynamic(known))
+      return arith::ConstantIndexOp::create(b, loc, known);
+    return cast<RankedTensorType>(first.getType()).getRank() == 2 ? sizeOf(b, loc, first, 1) : Value();
   }
 
   LogicalResult takeLength() {

@@ -14,8 +14,8 @@ namespace {
 class SettingsBuilder {
 public:
   SettingsBuilder(OpBuilder &b, Location loc, const SearchOptions &options, Beginning &beginning,
-                  const Beginning::AddInput &addInput)
-      : b(b), loc(loc), options(options), beginning(beginning), addInput(addInput) {}
+                  const Beginning::AddInput &addInput, Value vocabulary)
+      : b(b), loc(loc), options(options), beginning(beginning), addInput(addInput), vocabulary(vocabulary) {}
 
   SmallVector<Setting> run(Value &length) {
     takeLengths(length);
@@ -31,6 +31,7 @@ public:
 
 private:
   Value integer(int64_t number) { return arith::ConstantIntOp::create(b, loc, number, 64); }
+  Value index(int64_t number) { return arith::ConstantIndexOp::create(b, loc, number); }
   Value real(double number) { return arith::ConstantOp::create(b, loc, b.getF64FloatAttr(number)); }
 
   /// An optional input of one dimension.
@@ -41,6 +42,16 @@ private:
     attrs.set(AttnDialect::kDimsAttr, b.getStrArrayAttr({""}));
     attrs.set(kOptionalAttr, b.getUnitAttr());
     return addInput(RankedTensorType::get({ShapedType::kDynamic}, element), attrs.getDictionary(b.getContext()));
+  }
+
+  /// An optional input of one number, or nothing.
+  Value addNumber(StringRef name, Type element, StringRef dtype) {
+    Value list = addOptional(name, element, dtype), size = sizeOf(b, loc, list, 0);
+    Value isOne = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, size, index(1));
+    RequireOp::create(b, loc, isOne,
+                      ("search: input '" + name + "' has the shape [{0}], expected [1], or [0] to leave it out").str(),
+                      ValueRange{size});
+    return list;
   }
 
   Value isThere(Value list) {
@@ -64,10 +75,10 @@ private:
 
   bool isInput(StringRef name) const { return options.runSettings || options.drawnBy.count(name.str()); }
   Value integerInput(StringRef name, Value fallback) {
-    return isInput(name) ? firstOr(addOptional(name, b.getI64Type(), "int64"), fallback) : fallback;
+    return isInput(name) ? firstOr(addNumber(name, b.getI64Type(), "int64"), fallback) : fallback;
   }
   Value realInput(StringRef name, double fallback) {
-    return isInput(name) ? firstOr(addOptional(name, b.getF32Type(), "float32"), real(fallback)) : real(fallback);
+    return isInput(name) ? firstOr(addNumber(name, b.getF32Type(), "float32"), real(fallback)) : real(fallback);
   }
   Value tokenList(const std::vector<int64_t> &tokens) {
     auto known = RankedTensorType::get({static_cast<int64_t>(tokens.size())}, b.getI64Type());
@@ -80,6 +91,7 @@ private:
     if (!options.runSettings)
       return list;
     Value given = addOptional(name, b.getI64Type(), "int64");
+    requireTokens(name, given);
     auto choice = scf::IfOp::create(b, loc, TypeRange{type}, isThere(given), /*addThenBlock=*/true,
                                     /*addElseBlock=*/true);
     OpBuilder there = choice.getThenBodyBuilder(), absent = choice.getElseBodyBuilder();
@@ -125,10 +137,39 @@ private:
     require(compare(arith::CmpFPredicate::OLE, number, upper), "{0}.{1}{2}{3}", digits, "");
   }
 
+  /// That `token` is one that the step scores, or -1 for none.
+  void requireToken(OpBuilder &at, StringRef name, StringRef is, Value token) {
+    if (!vocabulary)
+      return;
+    auto compare = [&](arith::CmpIPredicate predicate, Value number, Value bound) -> Value {
+      return arith::CmpIOp::create(at, loc, predicate, number, bound);
+    };
+    Value shown = arith::IndexCastOp::create(at, loc, at.getIndexType(), token);
+    Value holds = arith::AndIOp::create(at, loc, compare(arith::CmpIPredicate::sge, token, integer(-1)),
+                                        compare(arith::CmpIPredicate::slt, shown, vocabulary));
+    std::string message =
+        ("search: input '" + name + "' " + is + " {0}, which is outside the vocabulary of {1} tokens; -1 says none")
+            .str();
+    RequireOp::create(at, loc, holds, message, ValueRange{shown, vocabulary});
+  }
+  void requireTokens(StringRef name, Value list) {
+    auto loop = scf::ForOp::create(b, loc, index(0), sizeOf(b, loc, list, 0), index(1));
+    OpBuilder body = OpBuilder::atBlockTerminator(loop.getBody());
+    Value token = tensor::ExtractOp::create(body, loc, list, loop.getInductionVar());
+    requireToken(body, name, "has", token);
+  }
+  /// A token that a run may force.
+  Value tokenInput(StringRef name, int64_t fallback) {
+    Value token = integerInput(name, integer(fallback));
+    if (isInput(name))
+      requireToken(b, name, "is", token);
+    return token;
+  }
+
   void takeLengths(Value &length) {
     Value prompt = beginning.promptLength();
     if (options.runSettings) {
-      Value given = addOptional("max_new_tokens", b.getI64Type(), "int64");
+      Value given = addNumber("max_new_tokens", b.getI64Type(), "int64");
       requireAtLeast("max_new_tokens", firstOr(given, integer(1)), 1);
       Value known = arith::IndexCastOp::create(b, loc, b.getI64Type(), length);
       length = arith::IndexCastOp::create(b, loc, b.getIndexType(), firstOr(given, known));
@@ -175,8 +216,8 @@ private:
                      {"forbidden", tokenList(options.forbidden)},
                      {"repetition_penalty", penalty},
                      {"no_repeat_ngram", ngram},
-                     {"forced_bos", integerInput("forced_bos_token_id", integer(options.forcedBos))},
-                     {"forced_eos", integerInput("forced_eos_token_id", integer(options.forcedEos))},
+                     {"forced_bos", tokenInput("forced_bos_token_id", options.forcedBos)},
+                     {"forced_eos", tokenInput("forced_eos_token_id", options.forcedEos)},
                      {"suppressed", tokensInput("suppress_tokens", options.suppressed)},
                      {"begin_suppressed", tokensInput("begin_suppress_tokens", options.beginSuppressed)}});
   }
@@ -186,11 +227,12 @@ private:
   const SearchOptions &options;
   Beginning &beginning;
   const Beginning::AddInput &addInput;
+  Value vocabulary;
   SmallVector<Setting> settings;
 };
 } // namespace
 
 SmallVector<Setting> attn::makeSettings(OpBuilder &b, Location loc, const SearchOptions &options, Beginning &beginning,
-                                        const Beginning::AddInput &addInput, Value &length) {
-  return SettingsBuilder(b, loc, options, beginning, addInput).run(length);
+                                        const Beginning::AddInput &addInput, Value vocabulary, Value &length) {
+  return SettingsBuilder(b, loc, options, beginning, addInput, vocabulary).run(length);
 }
