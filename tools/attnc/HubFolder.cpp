@@ -151,9 +151,9 @@ private:
     std::optional<int64_t> least = integer("min_new_tokens");
     search.minCountsPrompt = !least;
     search.minLength = least ? *least : integer("min_length").value_or(0);
-    search.countsPrompt = !find("max_new_tokens");
-    search.maxLength = std::to_string(
-        integer(search.countsPrompt ? "max_length" : "max_new_tokens", 1).value_or(/*as transformers has it*/ 20));
+    search.countsPrompt = !find("max_new_tokens") && find("max_length");
+    // Without either, new tokens, as transformers has it.
+    search.maxLength = std::to_string(integer(search.countsPrompt ? "max_length" : "max_new_tokens", 1).value_or(20));
   }
 
   /// What transformers does to scores before it chooses.
