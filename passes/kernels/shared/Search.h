@@ -46,10 +46,10 @@ mlir::func::FuncOp buildSearchAdjust(mlir::OpBuilder &b, llvm::StringRef symbol,
 /// (values, tokens, log sums, scores f32 [batch, width], complete scores f32 [batch, width],
 /// complete i64 [batch, width, 3], open i64 [batch], penalty f32, step i64, last: i1, kin i64 [rows, width + 1],
 /// with coverage what it adds to the score of a row that ends: f32 [rows]) ->
-/// (the four in the middle anew, parents i64 [rows], next tokens i64 [rows], flags i64 [3], kin anew).
+/// (the four in the middle anew, parents i64 [rows], next tokens i64 [rows], flags i64 [2], kin anew).
 /// Of a complete hypothesis: its length, the row it was in and its last token.
-/// Flags: whether a row goes on; -1 - the first item with scores that are no numbers, or 0; likewise of those that have
-/// no token to choose and no complete hypothesis.
+/// Flags: whether a row goes on; of the first item n with scores that are no numbers -1 - 2n, or that has no token to
+/// choose and no complete hypothesis -2 - 2n, or 0.
 /// Kin: of a row and each row of its item the number of steps at the front in which they are one hypothesis; in the
 /// last column the item's rows, the best first. A row whose parent is another row is no row's parent.
 mlir::func::FuncOp buildSearchBeam(mlir::OpBuilder &b, llvm::StringRef symbol, const SearchKernelSpec &spec);

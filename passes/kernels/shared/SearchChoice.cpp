@@ -15,7 +15,9 @@ using arith::AtomicRMWKind;
 
 /// What is known of a complete hypothesis.
 enum Info { kLength, kRow, kToken, kInfos };
-enum Flag { kGoesOn, kNoNumbers, kNoToken, kFlags };
+enum Flag { kGoesOn, kBadItem, kFlags };
+/// What is wrong with an item: of one item numbers come first.
+enum Wrong { kNoNumbers = 1, kNoToken };
 
 /// The buffers of both, in their order. Items may be chosen from at once: flags are atomic.
 class Choice {
@@ -58,8 +60,8 @@ protected:
     flagItem(item, isBad & counts, kNoNumbers);
   }
   /// The first item of which it is true gets the flag.
-  void flagItem(Index item, const Mask &isTrue, Flag flag) {
-    k.when(isTrue, [&] { flags.atomic(AtomicRMWKind::maxu, -1 - toNum(item, i64), flag); });
+  void flagItem(Index item, const Mask &isTrue, Wrong wrong) {
+    k.when(isTrue, [&] { flags.atomic(AtomicRMWKind::maxu, -int64_t(wrong) - toNum(item, i64) * 2, kBadItem); });
   }
   void goOn(Index item, const Mask &goesOn) {
     Num bit = toNum(goesOn, i64);

@@ -279,7 +279,7 @@ SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value
   llvm::append_range(ins, hypotheses.drop_front(4));
   if (covered)
     ins.push_back(coverageTerms(covered));
-  auto flags = type({3}, i64);
+  auto flags = type({2}, i64);
   SmallVector<std::pair<RankedTensorType, SmallVector<OpFoldResult>>> outs{
       {type({kDynamic, width}, f32), {batch, columns}},
       {type({kDynamic, width}, f32), {batch, columns}},
@@ -287,7 +287,7 @@ SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value
       {vector, {batch}},
       {vector, {rows}},
       {vector, {rows}},
-      {flags, {b.getIndexAttr(3)}}};
+      {flags, {b.getIndexAttr(2)}}};
   if (op.isBeam())
     outs.push_back({type({kDynamic, width + 1}, i64), {rows, b.getIndexAttr(width + 1)}});
   // A row that is its item's only one is read before it is written; beams are not.
@@ -300,15 +300,18 @@ SmallVector<Value> SearchLoop::choose(Value scores, ValueRange hypotheses, Value
         return op.isBeam() ? buildSearchBeam(at, symbol, spec) : buildSearchGreedy(at, symbol, spec);
       },
       inPlace);
-  auto requireNone = [&](int64_t flag, StringRef message) {
-    Value bad = tensor::ExtractOp::create(b, loc, chosen[6], index(flag));
-    Value good = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, bad, integer(0));
-    Value item = arith::IndexCastOp::create(b, loc, b.getIndexType(), arith::SubIOp::create(b, loc, integer(-1), bad));
+  // One word tells of both errors, since a GPU's is fetched: an odd one of numbers.
+  Value bad = tensor::ExtractOp::create(b, loc, chosen[6], index(1));
+  Value places = arith::ShRSIOp::create(b, loc, arith::SubIOp::create(b, loc, integer(-1), bad), integer(1));
+  Value item = arith::IndexCastOp::create(b, loc, b.getIndexType(), places);
+  auto requireZero = [&](Value word, StringRef message) {
+    Value good = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, word, integer(0));
     RequireOp::create(b, loc, good, message, ValueRange{number, item});
   };
-  requireNone(1, "search: in step {0} the scores of item {1} have a NaN or +inf, or nothing but -inf; a mask that "
-                 "hides all of an item makes NaN");
-  requireNone(2,
+  requireZero(arith::AndIOp::create(b, loc, bad, integer(1)),
+              "search: in step {0} the scores of item {1} have a NaN or +inf, or nothing but -inf; a mask that "
+              "hides all of an item makes NaN");
+  requireZero(bad,
               "search: in step {0} item {1} has no token to choose: suppressed and forbidden tokens, the least length "
               "and n-grams that may not repeat leave none with a score above -inf; allow more tokens");
   Value goes = tensor::ExtractOp::create(b, loc, chosen[6], index(0));
