@@ -318,7 +318,7 @@ void readAnnotated(CommandLine &line, CompileJob &job) {
 void readReports(CommandLine &line, Request &request) {
   request.limits.memoryBytes = line.bytes(OPT_max_memory, machineMemory());
   request.limits.seconds = line.real(OPT_timeout, 0);
-  request.fusionReport = line.text(OPT_fusion_report).str();
+  request.fusionReports = line.files(OPT_fusion_report);
   request.header = line.text(OPT_emit_header).str();
   StringRef emit = line.text(OPT_emit, "lib");
   const CompileOptions &options = request.job.compile;
@@ -349,11 +349,12 @@ void readReports(CommandLine &line, Request &request) {
 
 /// Two files of one name would be one, the later written.
 void checkApart(CommandLine &line, const Request &request) {
-  std::pair<StringRef, StringRef> files[] = {{"-o", request.output},
-                                             {"--fusion-report", request.fusionReport},
-                                             {"--emit-header", request.header},
-                                             {"--annotate", request.job.annotated},
-                                             {"--profile", request.job.profile}};
+  std::vector<std::pair<StringRef, StringRef>> files{{"-o", request.output},
+                                                     {"--emit-header", request.header},
+                                                     {"--annotate", request.job.annotated},
+                                                     {"--profile", request.job.profile}};
+  for (const std::string &report : request.fusionReports)
+    files.insert(files.begin() + 1, {"--fusion-report", report});
   auto isOne = [](StringRef a, StringRef b) {
     SmallString<128> paths[] = {a, b};
     for (SmallString<128> &path : paths) {
@@ -362,8 +363,8 @@ void checkApart(CommandLine &line, const Request &request) {
     }
     return paths[0] == paths[1];
   };
-  for (auto *first = std::begin(files); first != std::end(files); ++first)
-    for (auto *second = first + 1; second != std::end(files); ++second)
+  for (auto first = files.begin(); first != files.end(); ++first)
+    for (auto second = first + 1; second != files.end(); ++second)
       if (!first->second.empty() && !second->second.empty() && first->second != "-" &&
           isOne(first->second, second->second))
         line.fail(first->first + " and " + second->first + " would both be '" + first->second + "'");
@@ -388,9 +389,10 @@ void readOutput(CommandLine &line, Request &request) {
     line.fail("the output '" + request.output + "' is the model itself");
   if (request.output == "-" && !isText)
     line.fail("--emit=" + line.text(OPT_emit, "lib") + " cannot be written to standard output");
-  if (request.json && request.fusionReport == "-")
+  bool printsReport = is_contained(request.fusionReports, "-");
+  if (request.json && printsReport)
     line.fail("--json and --fusion-report=- would both write to standard output");
-  if (request.output == "-" && (request.json || request.fusionReport == "-"))
+  if (request.output == "-" && (request.json || printsReport))
     line.fail("standard output cannot take both the IR and a report: name a file with -o");
   request.reproducer = line.text(OPT_reproducer).str();
   if (request.reproducer.empty())

@@ -13,7 +13,8 @@ struct Request {
   std::string reproducer;             ///< where it goes if one is written
   std::vector<std::string> arguments; ///< of the command line, but for what changes no result
   WorkerLimits limits;
-  std::string fusionReport, header;
+  std::vector<std::string> fusionReports;
+  std::string header;
   unsigned requireFused = 0;
   bool verifyFusion = false;
   std::string calibration; ///< an .npz file of inputs ("": none)

@@ -159,8 +159,8 @@ bool checkExposure(const Request &request, const Summary &summary) {
 
 int finish(const Request &request, StagedOutput &staged, const Summary &summary, double seconds) {
   std::string error;
-  if (int code =
-          reportFusion(request.job.input, summary.fusion, summary.products, request.fusionReport, request.requireFused))
+  if (int code = reportFusion(request.job.input, summary.fusion, summary.products, request.fusionReports,
+                              request.requireFused))
     return code;
   if (!checkExposure(request, summary))
     return ExitUsage;
@@ -173,8 +173,10 @@ int finish(const Request &request, StagedOutput &staged, const Summary &summary,
     int code =
         verifyFusion(request.job, request.limits, staged.path(), summary.fusionPasses, summary.assumptions, verified);
     bool isDecided = code == ExitSuccess || code == ExitDifferent;
-    if (isDecided && isPage(request.fusionReport)) // again: the page says how it ended
-      code = std::max(code, reportFusion(request.job.input, summary.fusion, summary.products, request.fusionReport, 0,
+    std::vector<std::string> pages = request.fusionReports; // written again, to say how it ended
+    erase_if(pages, [](StringRef path) { return !isPage(path); });
+    if (isDecided)
+      code = std::max(code, reportFusion(request.job.input, summary.fusion, summary.products, pages, 0,
                                          Verification{code == ExitSuccess, verified}));
     if (code)
       return code;

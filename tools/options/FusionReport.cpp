@@ -161,19 +161,21 @@ std::string formatPage(StringRef model, const json::Array &verdicts, json::Array
 
 } // namespace
 
-int reportFusion(StringRef model, StringRef verdicts, StringRef products, StringRef path, uint64_t required,
-                 std::optional<Verification> verified) {
+int reportFusion(StringRef model, StringRef verdicts, StringRef products, ArrayRef<std::string> paths,
+                 uint64_t required, std::optional<Verification> verified) {
   json::Array list = readArray(verdicts);
-  std::string error, text;
-  if (path == "-")
-    text = formatTable(list) + formatProducts(readArray(products));
-  else if (isPage(path))
-    text = formatPage(model, list, readArray(products), verified);
-  else
-    text = formatv("{0:2}\n", json::Value(json::Array(list)));
-  if (!path.empty() && !writeTextFile(path, text, error)) {
-    reportError(error);
-    return ExitUsage;
+  for (StringRef path : paths) {
+    std::string error, text;
+    if (path == "-")
+      text = formatTable(list) + formatProducts(readArray(products));
+    else if (isPage(path))
+      text = formatPage(model, list, readArray(products), verified);
+    else
+      text = formatv("{0:2}\n", json::Value(json::Array(list)));
+    if (!writeTextFile(path, text, error)) {
+      reportError(error);
+      return ExitUsage;
+    }
   }
   size_t fused = count_if(list, isFused);
   if (fused >= required)

@@ -1,9 +1,11 @@
 #ifndef TOOLS_OPTIONS_FUSIONREPORT_H
 #define TOOLS_OPTIONS_FUSIONREPORT_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace attn::tools {
 
@@ -13,7 +15,7 @@ struct Verification {
   unsigned runs;
 };
 
-/// What --fusion-report=`path` ("": nothing) and --require-fused=`required` ask
+/// What each --fusion-report=`paths` and --require-fused=`required` ask
 /// of the verdicts on the softmaxes of `model`, a JSON array as a compile reports
 /// and a library keeps it. On "-" it is a table: a line a softmax and, below it,
 /// what was assumed, copied, or why not; then a line for each of `products`, of
@@ -21,8 +23,9 @@ struct Verification {
 /// An exit code, told if not 0:
 /// ExitUsage where the file cannot be written, ExitUnsupported where too few are
 /// fused.
-int reportFusion(llvm::StringRef model, llvm::StringRef verdicts, llvm::StringRef products, llvm::StringRef path,
-                 uint64_t required, std::optional<Verification> verified = std::nullopt);
+int reportFusion(llvm::StringRef model, llvm::StringRef verdicts, llvm::StringRef products,
+                 llvm::ArrayRef<std::string> paths, uint64_t required,
+                 std::optional<Verification> verified = std::nullopt);
 
 } // namespace attn::tools
 

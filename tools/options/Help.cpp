@@ -62,7 +62,7 @@ void printHelp(raw_ostream &os, const OptTable &table, const ToolInfo &tool) {
       std::string spelling = option.getPrefixedName().str();
       if (const char *metavar = table.getOptionMetaVar(id))
         spelling += std::string(option.getKind() == Option::SeparateClass ? " " : "") + metavar;
-      printOption(os, spelling, text);
+      printOption(os, spelling, std::string(text) + (option.hasFlag(Repeatable) ? "; may be given again" : ""));
     }
   }
   os << "\nExamples:\n" << tool.examples << "\nExit codes:\n" << tool.exitCodes;

@@ -98,7 +98,7 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepare(CommandLine &line, int
   std::vector<StringRef> models = line.positional();
   if (models.size() != 1)
     line.fail(models.empty() ? "no model given" : "one model expected, not " + Twine(models.size()));
-  if (line.has(OPT_json) && line.text(OPT_fusion_report) == "-")
+  if (line.has(OPT_json) && is_contained(line.all(OPT_fusion_report), "-"))
     line.fail("--json and --fusion-report=- would both write to standard output");
   if (models.size() == 1 && sys::fs::is_directory(models.front()))
     line.fail("'" + models.front() + "' is a folder: attnc makes a library of the models in it (docs/hub.md)");
@@ -148,10 +148,11 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepareReference(CommandLine &
   std::unique_ptr<LibraryArgument> argument(new LibraryArgument());
   argument->given = line.positional().front().str();
   std::vector<std::string> options = line.compileArguments(/*withReports=*/false);
-  options.push_back("--weights=f32");
-  options.push_back("--precision=f32");
-  options.push_back("--fp32-math=f32");
-  options.push_back("--cache=model");
+  for (StringRef plain : {"--weights=f32", "--precision=f32", "--fp32-math=f32", "--cache=model"}) {
+    StringRef name = plain.take_front(plain.find('=') + 1);
+    llvm::erase_if(options, [&](StringRef option) { return option.starts_with(name); });
+    options.push_back(plain.str());
+  }
   return compile(line, std::move(argument), std::move(options), exitCode);
 }
 

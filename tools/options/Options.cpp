@@ -3,6 +3,7 @@
 #include "tools/options/Console.h"
 #include "tools/options/Help.h"
 
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -66,26 +67,8 @@ std::optional<CommandLine> CommandLine::parse(const ToolInfo &tool, int argc, ch
     exitCode = ExitSuccess;
     return std::nullopt;
   }
-  for (const Arg *arg : line.args.filtered(OPT_UNKNOWN)) {
-    std::string spelling = arg->getAsString(line.args), nearest;
-    // A flag with a value.
-    auto [name, value] = StringRef(spelling).split('=');
-    if (name != spelling && table().findNearest(name, nearest, visibility, /*MinimumLength=*/1) == 0) {
-      line.fail("option '" + name + "' takes no value: '" + spelling + "'");
-      continue;
-    }
-    // Far guesses confuse more than they help.
-    unsigned distance = table().findNearest(spelling, nearest, visibility, /*MinimumLength=*/4);
-    if (distance <= std::min<size_t>(3, name.size() / 3) && !nearest.empty())
-      line.fail("unknown option '" + spelling + "', did you mean '" + nearest + "'?");
-    else
-      line.fail("unknown option '" + spelling + "'");
-  }
-  // "--output --threads=1": nobody's output is called so.
-  for (const Arg *arg : line.args)
-    if (const Arg *apart = arg->getAlias();
-        apart && apart->getOption().getKind() == Option::SeparateClass && StringRef(arg->getValue()).starts_with("--"))
-      line.fail("option '" + spelling(*arg) + "' needs a value, and '" + arg->getValue() + "' is an option");
+  line.checkUnknown();
+  line.checkValues();
   if (missingCount)
     line.fail("option '" + StringRef(line.args.getArgString(missingIndex)) + "' needs a value");
   if (line.failed()) {
@@ -93,6 +76,45 @@ std::optional<CommandLine> CommandLine::parse(const ToolInfo &tool, int argc, ch
     return std::nullopt;
   }
   return line;
+}
+
+void CommandLine::checkUnknown() {
+  opt::Visibility visibility(info->visibility);
+  for (const Arg *arg : args.filtered(OPT_UNKNOWN)) {
+    std::string spelling = arg->getAsString(args), nearest;
+    // A flag with a value.
+    auto [name, value] = StringRef(spelling).split('=');
+    if (name != spelling && table().findNearest(name, nearest, visibility, /*MinimumLength=*/1) == 0) {
+      fail("option '" + name + "' takes no value: '" + spelling + "'");
+      continue;
+    }
+    // Far guesses confuse more than they help.
+    unsigned distance = table().findNearest(spelling, nearest, visibility, /*MinimumLength=*/4);
+    if (distance <= std::min<size_t>(3, name.size() / 3) && !nearest.empty())
+      fail("unknown option '" + spelling + "', did you mean '" + nearest + "'?");
+    else
+      fail("unknown option '" + spelling + "'");
+  }
+}
+
+void CommandLine::checkValues() {
+  // "--output --threads=1": nobody's output is called so.
+  for (const Arg *arg : args)
+    if (const Arg *apart = arg->getAlias();
+        apart && apart->getOption().getKind() == Option::SeparateClass && StringRef(arg->getValue()).starts_with("--"))
+      fail("option '" + spelling(*arg) + "' needs a value, and '" + arg->getValue() + "' is an option");
+  DenseMap<unsigned, const Arg *> first;
+  for (const Arg *arg : args) {
+    const Option &option = arg->getOption();
+    if (option.getKind() == Option::FlagClass || option.hasFlag(Repeatable) || !arg->getNumValues() ||
+        arg->getOption().matches(OPT_INPUT) || arg->getOption().matches(OPT_UNKNOWN))
+      continue;
+    const Arg *&before = first[option.getID()];
+    if (!before)
+      before = arg;
+    else if (StringRef(before->getValue()) != arg->getValue())
+      fail(spelling(*arg) + " is given twice: " + before->getValue() + " and " + arg->getValue());
+  }
 }
 
 void CommandLine::fail(const Twine &message) {
@@ -125,6 +147,14 @@ std::vector<StringRef> CommandLine::all(OptionId id) const {
   std::vector<StringRef> result;
   for (const Arg *arg : args.filtered(id))
     result.push_back(arg->getValue());
+  return result;
+}
+
+std::vector<std::string> CommandLine::files(OptionId id) const {
+  std::vector<std::string> result;
+  for (StringRef name : all(id))
+    if (!name.empty() && !is_contained(result, name))
+      result.push_back(name.str());
   return result;
 }
 

@@ -18,6 +18,9 @@ namespace attn::tools {
 /// Which tools have an option, as a mask.
 enum OptionVisibility : unsigned { AttncVis = 1u << 4, RunVis = 1u << 5, BenchVis = 1u << 6, ReduceVis = 1u << 7 };
 
+/// The flag of options that may be given again, beside llvm::opt::DriverFlag.
+enum OptionFlag : unsigned { Repeatable = 1u << 4 };
+
 enum OptionId : unsigned {
   OPT_INVALID = 0,
 #define OPTION(...) LLVM_MAKE_OPT_ID(__VA_ARGS__),
@@ -44,14 +47,16 @@ struct DimRange {
 /// it and remember that; `failed()` is asked once all are read.
 class CommandLine {
 public:
-  /// Parses, reports unknown options with the nearest known one, and serves
-  /// --help and --version. Returns nullopt when nothing is left to do;
+  /// Parses, reports unknown options with the nearest known one and second values
+  /// of options that take one, and serves --help and --version. Returns nullopt when nothing is left to do;
   /// `exitCode` is then the tool's.
   static std::optional<CommandLine> parse(const ToolInfo &tool, int argc, char **argv, int &exitCode);
 
   bool has(OptionId id) const { return args.hasArg(id); }
   std::vector<llvm::StringRef> positional() const;
   std::vector<llvm::StringRef> all(OptionId id) const;
+  /// The files that an option names, each once.
+  std::vector<std::string> files(OptionId id) const;
   llvm::StringRef text(OptionId id, llvm::StringRef fallback = "") const;
   /// A whole number in [lower, upper].
   uint64_t number(OptionId id, uint64_t fallback, uint64_t lower = 0, uint64_t upper = INT64_MAX);
@@ -86,6 +91,8 @@ public:
 
 private:
   CommandLine(const ToolInfo &tool, llvm::opt::InputArgList args) : info(&tool), args(std::move(args)) {}
+  void checkUnknown();
+  void checkValues();
 
   const ToolInfo *info;
   llvm::opt::InputArgList args;

@@ -23,8 +23,12 @@ def g_limits : OptionGroup<"Limits of a compile">;
 def g_inside : OptionGroup<"Looking inside a compile">;
 def g_general : OptionGroup<"General">;
 
-multiclass Eq<string name, string metavar, string help, OptionGroup group, list<OptionVisibility> vis> {
-  def NAME : Joined<["--"], name # "=">, HelpText<help>, MetaVarName<metavar>, Group<group>, Visibility<vis>;
+// May be given again; --help says so. Others take one value, and CommandLine refuses a second that differs.
+def Repeatable : OptionFlag;
+
+multiclass Eq<string name, string metavar, string help, OptionGroup group, list<OptionVisibility> vis,
+              list<OptionFlag> flags = []> {
+  def NAME : Joined<["--"], name # "=">, HelpText<help>, MetaVarName<metavar>, Group<group>, Visibility<vis>, Flags<flags>;
   def NAME # _separate : Separate<["--"], name>, Alias<!cast<Option>(NAME)>, Group<group>, Visibility<vis>;
 }
 class SimpleFlag<string name, string help, OptionGroup group, list<OptionVisibility> vis>
@@ -36,10 +40,10 @@ class SimpleFlag<string name, string help, OptionGroup group, list<OptionVisibil
 
 defm input : Eq<"input", "NAME=VALUE",
     "an input: @FILE.npy, or a shape and values: 2x3xf32=1,2,3,4,5,6 (one value fills the tensor, none is for an empty one), "
-    "or values from a seed: 2x3xf32=seed:7; inputs not given are made from --seed", g_run, runners>;
-defm output : Eq<"output", "NAME=@FILE", "write an output to FILE.npy; NAME=- prints all of it", g_run, runners>;
+    "or values from a seed: 2x3xf32=seed:7; inputs not given are made from --seed", g_run, runners, [Repeatable]>;
+defm output : Eq<"output", "NAME=@FILE", "write an output to FILE.npy; NAME=- prints all of it", g_run, runners, [Repeatable]>;
 defm expected_output : Eq<"expected-output", "NAME=@FILE",
-    "compare an output with FILE.npy; exit 5 if they differ", g_run, [RunVis]>;
+    "compare an output with FILE.npy; exit 5 if they differ", g_run, [RunVis], [Repeatable]>;
 defm rtol : Eq<"rtol", "X", "relative tolerance of --expected-output (default 1e-3)", g_run, [RunVis]>;
 defm atol : Eq<"atol", "X", "absolute tolerance of --expected-output (default 1e-4)", g_run, [RunVis]>;
 defm seed : Eq<"seed", "N",
@@ -57,8 +61,8 @@ defm attention_maps : Eq<"attention-maps", "DIR",
     "write the attention weights that the library exposes into DIR, as .npy files and as attention.html, a page that "
     "draws them; a model is compiled with --expose-attention for it", g_run, [RunVis]>;
 defm attention_labels : Eq<"attention-labels", "FILE",
-    "what --attention-maps calls queries and keys: a label on each line, for each axis that has as many (twice: one file "
-    "for queries, one for keys)", g_run, [RunVis]>;
+    "what --attention-maps calls queries and keys: a label on each line, for each axis that has as many; one file for "
+    "queries, one for keys", g_run, [RunVis], [Repeatable]>;
 defm attention_image : Eq<"attention-image", "FILE",
     "the PNG or JPEG picture whose parts the keys are: the page of --attention-maps shows what each head looks at", g_run, [RunVis]>;
 def stream : SimpleFlag<"stream",
@@ -97,7 +101,7 @@ defm rotate : Eq<"rotate", "N",
 
 defm test : Eq<"test", "PROGRAM",
     "what says whether a candidate still fails: called with its path, PROGRAM exits with 0 if it does", g_reduce, [ReduceVis]>;
-defm test_arg : Eq<"test-arg", "ARG", "an argument of PROGRAM, before the path; may be given again", g_reduce, [ReduceVis]>;
+defm test_arg : Eq<"test-arg", "ARG", "an argument of PROGRAM, before the path", g_reduce, [ReduceVis], [Repeatable]>;
 defm test_timeout : Eq<"test-timeout", "SECONDS",
     "a candidate for which PROGRAM has not ended by then does not count as failing (default 300)", g_reduce, [ReduceVis]>;
 
@@ -116,7 +120,7 @@ defm emit_header : Eq<"emit-header", "FILE",
     "write a C header with one typed function an entry and the model's names for sizes; its names begin as the library's "
     "(-o) does", g_output, [AttncVis]>;
 defm fusion_report : Eq<"fusion-report", "FILE",
-    "write a verdict for each softmax, fused or not, and why: JSON, a page (FILE.html), or a table to standard output (-); docs/reports.md explains them", g_output, everyTool>;
+    "write a verdict for each softmax, fused or not, and why: JSON, a page (FILE.html), or a table to standard output (-); docs/reports.md explains them", g_output, everyTool, [Repeatable]>;
 defm annotate : Eq<"annotate", "FILE",
     "write the ONNX model once more, each node with what became of it: FILE.onnx for Netron, FILE.json for Model Explorer",
     g_output, [AttncVis]>;
@@ -161,13 +165,13 @@ def allow_host_ops : SimpleFlag<"allow-host-ops",
     "with --target=cuda: what has no code for a GPU runs on the CPU, its operands copied there and back; each such node is named",
     g_compile, everyTool>;
 defm dim : Eq<"dim", "NAME:N",
-    "fix the dimension that the model calls NAME, or bound it as NAME:1..512; a run checks the bounds", g_compile, everyTool>;
+    "fix the dimension that the model calls NAME, or bound it as NAME:1..512; a run checks the bounds", g_compile, everyTool, [Repeatable]>;
 defm masks : Eq<"masks", "KIND",
     "exact: masks by finite constants (-1e4, the least float) stay arithmetic; proved (default): keys that they hide "
     "are skipped, which assumes that no score comes near the constant", g_compile, everyTool>;
 def expose_attention : Joined<["--"], "expose-attention=">, MetaVarName<"NODE|all">, Group<g_compile>, Visibility<everyTool>,
-    HelpText<"give the attention weights of a node as one more output, or of each fused attention (all, or no value); may "
-             "be given again. Other outputs keep their bits">;
+    HelpText<"give the attention weights of a node as one more output, or of each fused attention (all, or no value); "
+             "other outputs keep their bits">, Flags<[Repeatable]>;
 def expose_attention_of_all : Flag<["--"], "expose-attention">, Alias<expose_attention>, AliasArgs<["all"]>,
     Group<g_compile>, Visibility<everyTool>;
 defm expose_attention_as : Eq<"expose-attention-as", "WHAT,...",
@@ -185,7 +189,7 @@ defm cache : Eq<"cache", "TYPE",
     "fp8: in e4m3. Attentions read the bytes; with --own-state, --calibrate and attn-run --compare=f32 print what it costs", g_compile, everyTool>;
 defm state : Eq<"state", "IN:OUT,...",
     "all inputs of the step, or of an entry with --own-state, that are outputs of the one before: these pairs and no "
-    "others (default: those that names tell, past_x and present_x, x and x_out, ...)", g_compile, everyTool>;
+    "others (default: those that names tell, past_x and present_x, x and x_out, ...)", g_compile, everyTool, [Repeatable]>;
 defm generate : Eq<"generate", "HOW",
     "add an entry 'generate' that searches around a decoder step: greedy, beam:WIDTH or sample; or that decodes "
     "scores of frames: ctc-greedy or ctc-beam:WIDTH", g_search, [AttncVis]>;
@@ -195,7 +199,7 @@ defm init : Eq<"init", "ENTRY,...",
     "scores if they return them; of several, each takes what those before it return", g_search, [AttncVis]>;
 defm map : Eq<"map", "ENTRY.OUTPUT:ENTRY.INPUT",
     "an output of an entry of --init that is an input of a later one, or of the step, under another name", g_search,
-    [AttncVis]>;
+    [AttncVis], [Repeatable]>;
 defm bos : Eq<"bos", "ID", "the first token, or 'input': one a row, an input of 'generate'", g_search, [AttncVis]>;
 defm eos : Eq<"eos", "ID,...", "tokens that end a hypothesis", g_search, [AttncVis]>;
 defm max_length : Eq<"max-length", "N",
@@ -227,14 +231,15 @@ defm frames : Eq<"frames", "NAME",
     [AttncVis]>;
 def time_major : SimpleFlag<"time-major",
     "scores are [time, batch, labels] (ctc-...; default: [batch, time, labels])", g_search, [AttncVis]>;
-defm shape : Eq<"shape", "INPUT:2x128", "fix the shape of an input; ? leaves a dimension open", g_compile, everyTool>;
+defm shape : Eq<"shape", "INPUT:2x128", "fix the shape of an input; ? leaves a dimension open", g_compile, everyTool,
+    [Repeatable]>;
 
-defm absent : Eq<"absent", "INPUT", "an optional input that has no value and is not asked for; may be given again",
-    g_compile, everyTool>;
+defm absent : Eq<"absent", "INPUT", "an optional input that has no value and is not asked for",
+    g_compile, everyTool, [Repeatable]>;
 defm keep_output : Eq<"keep-output", "OUTPUT",
     "an output of the model to keep: others, and nodes that only they need, are left out (with --own-state, name those "
-    "of its states, too); may be given again", g_compile,
-    everyTool>;
+    "of its states, too)", g_compile,
+    everyTool, [Repeatable]>;
 defm cache_dir : Eq<"cache-dir", "DIR",
     "keep compiled code and libraries (up to 10 GiB) in DIR, and take from there what an earlier compile made of the "
     "same; several compiles may share it (as trusted as the compiler itself)", g_compile, everyTool>;
@@ -256,7 +261,8 @@ def mlir_print_ir_after_all : SimpleFlag<"mlir-print-ir-after-all",
     "print the IR to standard error after each pass", g_inside, everyTool>;
 defm dump_ir : Eq<"dump-ir", "DIR", "write the IR after each pass into a file in DIR", g_inside, everyTool>;
 defm disable_pass : Eq<"disable-pass", "NAME",
-    "leave out a pass of the graph and kernel stages, as attn-fold-layout; may be given again", g_inside, [AttncVis]>;
+    "leave out a pass of the graph and kernel stages, as attn-fold-layout", g_inside, [AttncVis],
+    [Repeatable]>;
 def mark_regions : SimpleFlag<"mark-regions",
     "make a library that attn-bench --breakdown and --profile can look into (a call more for each fused region)",
     g_inside, [AttncVis]>;

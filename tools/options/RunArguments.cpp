@@ -134,7 +134,7 @@ int reportGivenFusion(CommandLine &line, const LibraryArgument &library, const a
   const json::Value *verdicts = fields ? fields->get("fusion") : nullptr;
   const json::Value *products = fields ? fields->get("products") : nullptr;
   int code = reportFusion(library.name(), verdicts ? formatv("{0}", *verdicts).str() : "[]",
-                          products ? formatv("{0}", *products).str() : "[]", line.text(OPT_fusion_report),
+                          products ? formatv("{0}", *products).str() : "[]", line.files(OPT_fusion_report),
                           line.number(OPT_require_fused, 0, 0, UINT32_MAX));
   if (!manifest)
     consumeError(manifest.takeError());
