@@ -69,8 +69,13 @@ std::optional<CommandLine> CommandLine::parse(const ToolInfo &tool, int argc, ch
   }
   line.checkUnknown();
   line.checkValues();
-  if (missingCount)
-    line.fail("option '" + StringRef(line.args.getArgString(missingIndex)) + "' needs a value");
+  if (missingCount) {
+    StringRef name = line.args.getArgString(missingIndex);
+    for (unsigned id = 1; id <= table().getNumOptions(); ++id)
+      if (Option option = table().getOption(id);
+          option.isValid() && option.getPrefixedName() == name && option.getKind() == Option::SeparateClass)
+        line.failWithoutValue(option.getUnaliasedOption());
+  }
   if (line.failed()) {
     exitCode = ExitUsage;
     return std::nullopt;
@@ -97,12 +102,25 @@ void CommandLine::checkUnknown() {
   }
 }
 
+void CommandLine::failWithoutValue(Option option, const Twine &more) {
+  fail("option '" + StringRef(option.getPrefixedName()).rtrim('=') + "' needs a value" + more);
+  unsigned id = option.getID();
+  const char *text = table().getOptionHelpText(id, opt::Visibility(info->visibility));
+  const char *metavar = table().getOptionMetaVar(id);
+  if (text && metavar)
+    reportNote(option.getPrefixedName() + (option.getKind() == Option::SeparateClass ? " " : "") + metavar + ": " +
+               text);
+}
+
 void CommandLine::checkValues() {
   // "--output --threads=1": nobody's output is called so.
+  auto isOption = [](StringRef text) {
+    return text.starts_with("--") || text.starts_with("-O") || text == "-o" || text == "-h";
+  };
   for (const Arg *arg : args)
-    if (const Arg *apart = arg->getAlias();
-        apart && apart->getOption().getKind() == Option::SeparateClass && StringRef(arg->getValue()).starts_with("--"))
-      fail("option '" + spelling(*arg) + "' needs a value, and '" + arg->getValue() + "' is an option");
+    if (const Arg *apart = arg->getAlias(); (apart ? apart : arg)->getOption().getKind() == Option::SeparateClass)
+      if (isOption(arg->getValue()))
+        failWithoutValue(arg->getOption(), ", and '" + Twine(arg->getValue()) + "' is an option");
   DenseMap<unsigned, const Arg *> first;
   for (const Arg *arg : args) {
     const Option &option = arg->getOption();

@@ -92,6 +92,7 @@ public:
 private:
   CommandLine(const ToolInfo &tool, llvm::opt::InputArgList args) : info(&tool), args(std::move(args)) {}
   void checkUnknown();
+  void failWithoutValue(llvm::opt::Option option, const llvm::Twine &more = "");
   void checkValues();
 
   const ToolInfo *info;
