@@ -3,9 +3,11 @@
 #include "passes/graph/Pipeline.h"
 #include "tools/attnc/AnnotatedModel.h"
 #include "tools/attnc/GenerateOptions.h"
+#include "tools/options/LibraryArgument.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
+#include "llvm/BinaryFormat/Magic.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/TargetParser/X86TargetParser.h"
@@ -56,6 +58,16 @@ void readFolder(CommandLine &line, StringRef path, CompileJob &job) {
   job.folder.reset();
 }
 
+/// What is no model, whatever other options say.
+void checkModel(CommandLine &line, const std::string &path) {
+  // A wrong name of a model is told with all else that is wrong; one of a folder makes other options look wrong.
+  if (!LibraryArgument::isModel(path) && !sys::fs::exists(path))
+    return line.reject(path + ": no such file or folder");
+  file_magic magic;
+  if (!identify_magic(path, magic) && magic == file_magic::elf_shared_object)
+    line.reject(path + ": is a compiled library; 'attn-run " + path + "' runs it");
+}
+
 /// "model.onnx", or "encode=encoder.onnx step=decoder.onnx": entries of one library.
 void readInputs(CommandLine &line, CompileJob &job) {
   std::vector<StringRef> inputs = line.positional();
@@ -63,6 +75,8 @@ void readInputs(CommandLine &line, CompileJob &job) {
     return line.fail("no model given");
   if (inputs.size() == 1 && sys::fs::is_directory(inputs[0]))
     return readFolder(line, inputs[0], job);
+  if (inputs[0] == "cache" && !sys::fs::exists(inputs[0]))
+    return line.reject("'cache' is a command of the Python package: python -m attnc " + join(inputs, " "));
   for (StringRef input : inputs) {
     auto [name, path] = input.split('=');
     bool isName = !name.empty() && !isDigit(name[0]) && all_of(name, [](char c) { return isAlnum(c) || c == '_'; });
@@ -82,6 +96,8 @@ void readInputs(CommandLine &line, CompileJob &job) {
     if (job.input.empty())
       job.input = path.str();
   }
+  if (job.entries.empty())
+    checkModel(line, job.input);
 }
 
 void readTarget(CommandLine &line, CompileOptions &options) {
@@ -334,8 +350,12 @@ void readReports(CommandLine &line, Request &request) {
   request.verifyFusion = line.has(OPT_verify_fusion);
   if (!request.verifyFusion)
     return;
-  if (request.job.entries.size() > 1 || request.job.folder)
-    line.fail("--verify-fusion takes one model");
+  auto alone = [](StringRef model) { return ("as in 'attnc " + model + " --verify-fusion'").str(); };
+  if (request.job.folder)
+    line.fail("--verify-fusion does not work with --generate, which adds a search: check the models in '" +
+              request.job.input + "' one by one, " + alone(request.job.folder->decoder));
+  else if (request.job.entries.size() > 1)
+    line.fail("--verify-fusion takes one model: check each alone, " + alone(request.job.input));
   if (options.weights != "f32" || options.precision != "f32" || options.cache != "model")
     line.fail("--verify-fusion compares forms in f32: leave out --weights, --precision, --fp32-math and --cache; "
               "attn-run --compare=f32 says what they cost");
