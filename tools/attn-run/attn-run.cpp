@@ -75,8 +75,7 @@ int run(CommandLine &line, runner::Model &model, runner::Model *reference, Strin
   if (runner::Fault fault = runner::makeInputs(reference ? reference->entry() : entry, options, inputs, error, &madeUp);
       fault != runner::Fault::None)
     return reportFault(fault, error);
-  // Who gives some may have forgotten the others, and who compares or looks may take what comes of it for real.
-  if ((!options.inputs.empty() || reference || !maps.folder.empty()) && !madeUp.empty())
+  if (!madeUp.empty()) // or what comes of it is taken for real
     reportNote("made from the seed " + Twine(options.seed) + ", as --input does not give " +
                (madeUp.size() == 1 ? "it: " : "them: ") + printable(join(madeUp, ", ")) +
                (reference
