@@ -58,16 +58,6 @@ void readFolder(CommandLine &line, StringRef path, CompileJob &job) {
   job.folder.reset();
 }
 
-/// What is no model, whatever other options say.
-void checkModel(CommandLine &line, const std::string &path) {
-  // A wrong name of a model is told with all else that is wrong; one of a folder makes other options look wrong.
-  if (!LibraryArgument::isModel(path) && !sys::fs::exists(path))
-    return line.reject(path + ": no such file or folder");
-  file_magic magic;
-  if (!identify_magic(path, magic) && magic == file_magic::elf_shared_object)
-    line.reject(path + ": is a compiled library; 'attn-run " + path + "' runs it");
-}
-
 /// "model.onnx", or "encode=encoder.onnx step=decoder.onnx": entries of one library.
 void readInputs(CommandLine &line, CompileJob &job) {
   std::vector<StringRef> inputs = line.positional();
@@ -96,8 +86,9 @@ void readInputs(CommandLine &line, CompileJob &job) {
     if (job.input.empty())
       job.input = path.str();
   }
-  if (job.entries.empty())
-    checkModel(line, job.input);
+  // A wrong name of a model is told with all else that is wrong; one of a folder makes other options look wrong.
+  if (job.entries.empty() && !LibraryArgument::isModel(job.input) && !sys::fs::exists(job.input))
+    line.reject(job.input + ": no such file or folder");
 }
 
 void readTarget(CommandLine &line, CompileOptions &options) {
@@ -390,6 +381,11 @@ void checkApart(CommandLine &line, const Request &request) {
         line.fail(first->first + " and " + second->first + " would both be '" + first->second + "'");
 }
 
+bool isLibrary(const std::string &path) {
+  file_magic magic;
+  return !identify_magic(path, magic) && magic == file_magic::elf_shared_object;
+}
+
 /// Where the output goes, and that nothing else goes there.
 void readOutput(CommandLine &line, Request &request) {
   const CompileJob &job = request.job;
@@ -405,7 +401,7 @@ void readOutput(CommandLine &line, Request &request) {
     line.fail("a library of several models needs a name: -o FILE");
   if (request.output.empty())
     line.fail("-o expects the name of a file");
-  else if (sys::fs::equivalent(request.output, job.input))
+  else if (sys::fs::equivalent(request.output, job.input) && !isLibrary(job.input)) // which the compile says
     line.fail("the output '" + request.output + "' is the model itself");
   if (request.output == "-" && !isText)
     line.fail("--emit=" + line.text(OPT_emit, "lib") + " cannot be written to standard output");
