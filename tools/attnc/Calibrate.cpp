@@ -78,10 +78,12 @@ private:
 
   /// The inputs of `entry` from the file, in its order; the exit code.
   int readInputs(const attnrt_entry_info &entry, Tensors &inputs) {
-    std::vector<std::string> names = file.names(), missing;
-    for (const attnrt_tensor_info &input : ArrayRef(entry.inputs, entry.num_inputs))
+    std::vector<std::string> names = file.names(), missing, unknown = names;
+    for (const attnrt_tensor_info &input : ArrayRef(entry.inputs, entry.num_inputs)) {
       if (!is_contained(names, input.name))
         missing.push_back(describe(input));
+      erase(unknown, input.name);
+    }
     if (!missing.empty()) {
       reportError(request.calibration + ": has no " + printable(join(missing, ", ")) + "; its arrays are called " +
                   (names.empty() ? "nothing at all" : printable("'" + join(names, "', '") + "'")) +
@@ -89,6 +91,10 @@ private:
                   "=...), each by its name in the model");
       return ExitInvalid;
     }
+    if (!unknown.empty())
+      reportNote(request.calibration + ": " + printable("'" + join(unknown, "', '") + "'") +
+                 (unknown.size() == 1 ? " is no input" : " are no inputs") + " of the model and not used; it takes " +
+                 printable(listInputs(entry)));
     inputs.resize(entry.num_inputs);
     std::string error;
     for (int32_t n = 0; n < entry.num_inputs; ++n)

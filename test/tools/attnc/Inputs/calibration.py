@@ -27,7 +27,7 @@ onnx.save(model, folder / "product.onnx")
 
 x = rng.standard_normal((19, K)).astype(np.float32)
 keep = rng.integers(0, 2, (19, 1))
-# More arrays than the model has inputs are no fault.
+# More arrays than the model has inputs are no fault, and are told.
 np.savez(folder / "good.npz", x=x, keep=keep, label=np.arange(3))
 np.savez_compressed(folder / "packed.npz", x=np.asfortranarray(x), keep=keep)
 np.savez(folder / "none.npz", x=x[:0], keep=keep[:0])
