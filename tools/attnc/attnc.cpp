@@ -33,8 +33,9 @@ constexpr ToolInfo kTool = {
     "attnc [options] MODEL.onnx | GRAPH.json | ENTRY=MODEL.onnx... | FOLDER",
     "Compiles an ONNX model into a library that libattnrt, attn-run and attn-bench load and run.\n"
     "A graph written by hand (MODEL.json, docs/graphs.md) and a model in the compiler's own\n"
-    "textual IR (MODEL.mlir) are accepted too. Where the Python package is installed,\n"
-    "'attnc cache' lists and clears the libraries that attnc.load keeps.",
+    "textual IR (MODEL.mlir, of --emit=attn, without large weights) are accepted too. Where the\n"
+    "Python package is installed, 'attnc cache' (or 'python -m attnc cache') lists and clears the\n"
+    "libraries that attnc.load keeps.",
     "  attnc model.onnx -o model.so                      a library for this machine\n"
     "  attnc model.onnx --dim=batch:1 --dim=seq:128      with fixed dimensions\n"
     "  attnc model.onnx --mcpu=x86-64-v3                 for any processor with AVX2\n"

@@ -114,7 +114,9 @@ def o : Separate<["-"], "o">, MetaVarName<"FILE">, Group<g_output>, Visibility<a
     HelpText<"write to FILE (- : standard output, for text; default: the model's name with the suffix of what is written; IR goes to standard output)">,
     HelpTextForVariants<[RunVis, BenchVis], "keep the library compiled from an ONNX model in FILE">;
 defm emit : Eq<"emit", "KIND",
-    "attn (IR as imported), linalg (after graph passes), llvm (LLVM IR), ptx (with --target=cuda: PTX of the newest architecture), obj (object file), lib (model library, default)",
+    "attn (IR as imported), linalg (after graph passes), llvm (LLVM IR), ptx (with --target=cuda: PTX of the newest "
+    "architecture), obj (object file), lib (model library, default); IR text names large weights and does not hold them: "
+    "attnc takes attn as MODEL.mlir where there are none",
     g_output, [AttncVis]>;
 defm emit_header : Eq<"emit-header", "FILE",
     "write a C header with one typed function an entry and the model's names for sizes; its names begin as the library's "
