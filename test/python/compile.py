@@ -117,6 +117,8 @@ class Compile(unittest.TestCase):
                    absent=["z"])  # fmt: skip
         self.check("input 'a', which absent names, is not optional", attnc.InvalidArgument, models.scaled(), out, absent="a")
         self.check("absent expects a text or a list of texts", attnc.InvalidArgument, models.scaled(), out, absent=[1])
+        # A model in memory is none in a file.
+        self.check("^<onnx.ModelProto '.+'>: has no input 'z'", attnc.InvalidArgument, models.scaled(), out, absent="z")
         self.check("no output 'z', which keep_output names; outputs are", attnc.InvalidArgument, models.two_outputs(), out,
                    keep_output=["z"])  # fmt: skip
         for option, wrong, message in (

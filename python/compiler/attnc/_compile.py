@@ -197,7 +197,7 @@ def _in_python(text: str) -> str:
 
 def _error_of(status: int, message: str) -> Type[Error]:
     if status == 1:
-        if message.endswith("no such file"):
+        if message.endswith(("no such file", "no such file or folder")):
             return NoSuchFile
         return FileError if "cannot write" in message or "cannot make" in message else InvalidArgument
     if status == 4:
@@ -207,7 +207,9 @@ def _error_of(status: int, message: str) -> Type[Error]:
     return {2: Unsupported, 3: InvalidArgument}.get(status, Internal)
 
 
-def _raise(status: int, output: str, errors: str) -> None:
+def _raise(status: int, output: str, errors: str, renamed: Mapping[str, str]) -> None:
+    for path, shown in renamed.items():
+        output, errors = output.replace(path, json.dumps(shown)[1:-1]), errors.replace(path, shown)
     try:
         told: Dict[str, Any] = json.loads(output)
     except ValueError:
@@ -279,8 +281,11 @@ def _end(child: "subprocess.Popen[str]") -> None:
         child.wait()
 
 
-def run_compiler(arguments: Sequence[str], name: str, progress: Progress) -> Tuple[Dict[str, Any], str]:
-    """Starts attnc and returns what it prints with --json, and what it says on standard error."""
+def run_compiler(
+    arguments: Sequence[str], name: str, progress: Progress, renamed: Mapping[str, str]
+) -> Tuple[Dict[str, Any], str]:
+    """Starts attnc and returns what it prints with --json, and what it says on standard error. Errors call a file that
+    is ``renamed`` by the name there."""
     listener = _listener(progress, name)
     command = [program("attnc"), *arguments, "--json", "--progress"]
     start = time.monotonic()
@@ -303,7 +308,7 @@ def run_compiler(arguments: Sequence[str], name: str, progress: Progress) -> Tup
         output.seek(0)
         text = output.read()
     if status:
-        _raise(status, text, errors)
+        _raise(status, text, errors, renamed)
     return json.loads(text), errors
 
 
@@ -351,7 +356,8 @@ def compile_source(
         arguments.append(f"--timeout={timeout}")
     if memory is not None:
         arguments.append(f"--max-memory={memory}")
-    told, errors = run_compiler(arguments, source.name, progress)
+    renamed = {models[0]: source.shown} if source.shown else {}
+    told, errors = run_compiler(arguments, source.name, progress, renamed)
     for model in models:  # NAME=PATH, or PATH: a library's warnings are those of a model that lies elsewhere, too
         path = model[model.index("/") :]
         errors = errors.replace(path, os.path.basename(path))

@@ -56,10 +56,12 @@ def _files_beside(path: pathlib.Path, data: bytes) -> List[pathlib.Path]:
 
 
 class Source:
-    """A model to be compiled: files for entries, "" for a model that names its own."""
+    """A model to be compiled: files for entries, "" for a model that names its own. ``shown`` is what a model is called
+    that is in no file of the caller's."""
 
-    def __init__(self, entries: Mapping[str, pathlib.Path], *, named: bool) -> None:
+    def __init__(self, entries: Mapping[str, pathlib.Path], *, named: bool, shown: str = "") -> None:
         self.entries = dict(entries)
+        self.shown = shown
         self._named = named
 
     @property
@@ -102,7 +104,7 @@ class Written(Source):
     folder."""
 
     def __init__(self, name: str, digest: str, write: Callable[[pathlib.Path], pathlib.Path]) -> None:
-        super().__init__({"": pathlib.Path(name)}, named=False)
+        super().__init__({"": pathlib.Path(name)}, named=False, shown=name)
         self._digest = digest
         self._write = write
         self.folder: Optional[pathlib.Path] = None  # where to write it
@@ -153,9 +155,10 @@ def open_source(source: Any, scratch: pathlib.Path, search: Union[Search, None] 
     if isinstance(source, (str, os.PathLike)):
         return Source({"": _existing(source)}, named=False), True
     if hasattr(source, "SerializeToString") and hasattr(source, "graph"):
-        return Source({"": _write_proto(source, scratch)}, named=False), False
+        shown = f"<onnx.ModelProto '{source.graph.name}'>"
+        return Source({"": _write_proto(source, scratch)}, named=False, shown=shown), False
     if type(source).__name__ in ("ExportedProgram", "ONNXProgram") and type(source).__module__.startswith("torch"):
-        return Source({"": _export(source, scratch)}, named=False), False
+        return Source({"": _export(source, scratch)}, named=False, shown=f"<{type(source).__name__}>"), False
     raise InvalidArgument(
         f"cannot compile an object of type {type(source).__name__}: give the path of a model "
         f"({', '.join(_MODEL_SUFFIXES)}) or of a folder of the hub, a mapping of entries to paths, an onnx.ModelProto "
