@@ -230,9 +230,18 @@ class Caches(unittest.TestCase):
         self.assertRegex(attnc_cache().stdout, f"^0 in {self.kept}")
         self.load(dims={"n": 1})
         shown = attnc_cache("list").stdout
-        self.assertRegex(shown, "MB .* model.onnx --dim=n:1\n1 in ")
+        self.assertRegex(shown, f"MB .* {self.folder}/model.onnx --dim=n:1\n1 in ")
+        # Two models of one name, and two of none.
+        elsewhere = self.folder / "elsewhere"
+        elsewhere.mkdir()
+        (elsewhere / "model.onnx").write_bytes(models.scaled(9.0).SerializeToString())
+        attnc.load(elsewhere / "model.onnx", dims={"n": 1})
+        attnc.load(models.scaled(8.0), dims={"n": 1})
+        shown = attnc_cache().stdout
+        self.assertRegex(shown, f" {elsewhere}/model.onnx --dim=n:1\n")
+        self.assertRegex(shown, " <onnx.ModelProto '.*'> --dim=n:1\n")
         self.assertRegex(attnc_cache("clear", "--unused-days=1").stdout, "^0 removed")
-        self.assertRegex(attnc_cache("clear").stdout, "^1 removed")
+        self.assertRegex(attnc_cache("clear").stdout, "^3 removed")
         self.assertEqual(self.libraries(), [])
         self.assertEqual(attnc_cache("nonsense").returncode, 2)
         for days in ("-5", "nan"):

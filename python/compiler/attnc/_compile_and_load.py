@@ -45,13 +45,13 @@ def _from_cache(
     kept = Cache()
     try:
         key = key_of(source.digest(), flags)
-        path, notes = kept.find(key) or kept.make(key, source.name, flags, compile_to)
+        path, notes = kept.find(key) or kept.make(key, source.label, flags, compile_to)
         try:
             return Model(path, **runtime), notes
         except (CorruptFile, NoSuchFile):
             # Damaged since, or removed by another process between the two lines above.
             kept.remove(path)
-            path, notes = kept.make(key, source.name, flags, compile_to)
+            path, notes = kept.make(key, source.label, flags, compile_to)
             return Model(path, **runtime), notes
     except CacheUnusable as error:
         reason = str(error)

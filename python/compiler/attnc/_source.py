@@ -68,6 +68,11 @@ class Source:
     def name(self) -> str:
         return next(iter(self.entries.values())).name
 
+    @property
+    def label(self) -> str:
+        """What tells it from other models of its name."""
+        return self.shown or " ".join(Source.arguments(self))
+
     def arguments(self) -> List[str]:
         """For the command line of attnc. A path never looks like an option, or like NAME=MODEL."""
         if not self._named:
