@@ -11,11 +11,13 @@ INSTANTIATE_TEST_SUITE_P(Isas, AttentionKindTest, testing::ValuesIn(kIsas), [](a
 
 // Hidden keys take part, with scores of their own, in rows that see no other.
 TEST_P(AttentionKindTest, HiddenKeysTakePart) {
-  for (const char *kind : {"dot", "given"}) {
+  for (auto [kind, hasWeights] : {std::pair("dot", false), {"given", false}, {"dot", true}}) {
     if (isa != "avx512" && kind[0] == 'd')
       continue;
     Attention a;
     a.kind = kind;
+    if (hasWeights)
+      a.extras = {{"weights", "bhij"}};
     if (a.kind == "given")
       a.query = "bhij";
     a.score = kScale;
