@@ -65,7 +65,7 @@ void printHelp(raw_ostream &os, const OptTable &table, const ToolInfo &tool) {
       printOption(os, spelling, std::string(text) + (option.hasFlag(Repeatable) ? "; may be given again" : ""));
     }
   }
-  os << "\nExamples:\n" << tool.examples << "\nExit codes:\n" << tool.exitCodes;
+  os << "\nOf an option that may not be given again the last value counts.\n\nExamples:\n" << tool.examples << "\nExit codes:\n" << tool.exitCodes;
 }
 
 } // namespace attn::tools

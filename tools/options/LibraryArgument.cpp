@@ -148,11 +148,8 @@ std::unique_ptr<LibraryArgument> LibraryArgument::prepareReference(CommandLine &
   std::unique_ptr<LibraryArgument> argument(new LibraryArgument());
   argument->given = line.positional().front().str();
   std::vector<std::string> options = line.compileArguments(/*withReports=*/false);
-  for (StringRef plain : {"--weights=f32", "--precision=f32", "--fp32-math=f32", "--cache=model"}) {
-    StringRef name = plain.take_front(plain.find('=') + 1);
-    llvm::erase_if(options, [&](StringRef option) { return option.starts_with(name); });
-    options.push_back(plain.str());
-  }
+  for (const char *plain : {"--weights=f32", "--precision=f32", "--fp32-math=f32", "--cache=model"})
+    options.push_back(plain);
   return compile(line, std::move(argument), std::move(options), exitCode);
 }
 

@@ -3,7 +3,6 @@
 #include "tools/options/Console.h"
 #include "tools/options/Help.h"
 
-#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -121,18 +120,6 @@ void CommandLine::checkValues() {
     if (const Arg *apart = arg->getAlias(); (apart ? apart : arg)->getOption().getKind() == Option::SeparateClass)
       if (isOption(arg->getValue()))
         failWithoutValue(arg->getOption(), ", and '" + Twine(arg->getValue()) + "' is an option");
-  DenseMap<unsigned, const Arg *> first;
-  for (const Arg *arg : args) {
-    const Option &option = arg->getOption();
-    if (option.getKind() == Option::FlagClass || option.hasFlag(Repeatable) || !arg->getNumValues() ||
-        arg->getOption().matches(OPT_INPUT) || arg->getOption().matches(OPT_UNKNOWN))
-      continue;
-    const Arg *&before = first[option.getID()];
-    if (!before)
-      before = arg;
-    else if (StringRef(before->getValue()) != arg->getValue())
-      fail(spelling(*arg) + " is given twice: " + before->getValue() + " and " + arg->getValue());
-  }
 }
 
 void CommandLine::fail(const Twine &message) {
