@@ -62,8 +62,8 @@ struct GemmSpec : EpilogueSpec, PanelCut {
   /// Takes panels of 64 columns (AVX-512) where 48 would leave 2 % of them empty:
   /// N = 512 or 1024, or where only they end with each of `parts`: the columns of
   /// matrices side by side. Not for panels that are widened in registers, as too few
-  /// are left, nor for less than `fewest` columns.
-  void fitColumns(TargetAttr target, llvm::ArrayRef<int64_t> parts = {}, int64_t fewest = 256);
+  /// are left.
+  void fitColumns(TargetAttr target, llvm::ArrayRef<int64_t> parts = {});
 
   /// Lets rows share panels of f16, or of bf16 by rows of f32, where there may be more than a micro-tile has; once all
   /// else is known.

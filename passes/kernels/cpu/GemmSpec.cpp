@@ -27,7 +27,7 @@ void GemmSpec::fitCaches(TargetAttr target) {
   chooseChunks(target, m, kFloatBytes * (ShapedType::isDynamic(k) ? kOpenDepth : std::max<int64_t>(k, 1)));
 }
 
-void GemmSpec::fitColumns(TargetAttr target, ArrayRef<int64_t> parts, int64_t fewest) {
+void GemmSpec::fitColumns(TargetAttr target, ArrayRef<int64_t> parts) {
   if (lanes != 16 || ShapedType::isDynamic(n))
     return;
   int64_t narrow = panelWidth(), wide = 4 * lanes;
@@ -35,7 +35,7 @@ void GemmSpec::fitColumns(TargetAttr target, ArrayRef<int64_t> parts, int64_t fe
     return !parts.empty() && llvm::all_of(parts.drop_back(), [&](int64_t count) { return count % width == 0; });
   };
   auto padded = [&](int64_t width) { return static_cast<int64_t>(llvm::alignTo(n, width)); };
-  bool hasLessPadding = n >= fewest && padded(wide) * 51 <= padded(narrow) * 50;
+  bool hasLessPadding = padded(wide) * 51 <= padded(narrow) * 50;
   if (ends(narrow) != ends(wide) ? ends(narrow) : !hasLessPadding)
     return;
   tileRows = 6; // 24 + 4 + 1 registers

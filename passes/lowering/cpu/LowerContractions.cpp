@@ -269,8 +269,7 @@ GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::opti
     // A single block of rows streams its panels; there prefetching looks ahead by bytes.
     spec.prefetchesNext = ShapedType::isDynamic(m) || m > spec.tileRows;
   } else {
-    // The run packs the panels anyway, and rows are mostly many: heads of 64 fill one panel instead of two.
-    spec.fitColumns(target, {}, /*fewest=*/49);
+    spec.fitColumns(target);
   }
   if (epilogue)
     static_cast<EpilogueSpec &>(spec) = epilogue->getSpec();

@@ -22,7 +22,7 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
   // DOT:             arith.truncf
   // DOT-NOT:       linalg.generic
   // DOT:           %[[A:.*]] = tensor.collapse_shape %[[H]] {{\[}}[0, 1], [2]] : tensor<?x?x64xbf16> into tensor<?x64xbf16>
-  // DOT:           attn.kernel @gemm_f32_mx_k64_n100_fma_8x3x16_bf16dot_next_c{{[0-9]+}} ins(%[[A]], %{{.*}} : tensor<?x64xbf16>, tensor<3x32x96xbf16>, tensor<?x?x?xbf16>)
+  // DOT:           attn.kernel @gemm_f32_mx_k64_n100_fma_6x4x16_bf16dot_next_c{{[0-9]+}} ins(%[[A]], %{{.*}} : tensor<?x64xbf16>, tensor<2x32x128xbf16>, tensor<?x?x?xbf16>)
   // DOT:           attn.kernel @gemm_f32_mx_k64_n48_fma_8x3x16_bf16dot_next_c{{[0-9]+}}
   // WIDEN-NOT:     linalg.generic
   // WIDEN:         attn.kernel @gemm_f32_mx_k64_n100_fma_8x3x16_bf16_shared_next
@@ -62,12 +62,12 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
   // What only such a product reads is stored in bf16; a second reader of
   // another kind wants f32.
   // CHECK-LABEL: func.func @chain(
-  // DOT:           %[[H:.*]] = attn.kernel @gemm_f32_m8_k64_n64_fma_8x3x16_bf16dot_to16 ins({{.*}}) outs(%{{.*}} : tensor<8x64xbf16>) -> tensor<8x64xbf16>
-  // DOT:           attn.kernel @gemm_f32_m8_k64_n64_fma_8x3x16_bf16dot ins(%[[H]], %{{.*}}) outs(%{{.*}} : tensor<8x64xf32>) -> tensor<8x64xf32>
+  // DOT:           %[[H:.*]] = attn.kernel @gemm_f32_m8_k64_n64_fma_6x4x16_bf16dot_to16_next ins({{.*}}) outs(%{{.*}} : tensor<8x64xbf16>) -> tensor<8x64xbf16>
+  // DOT:           attn.kernel @gemm_f32_m8_k64_n64_fma_6x4x16_bf16dot_next ins(%[[H]], %{{.*}}) outs(%{{.*}} : tensor<8x64xf32>) -> tensor<8x64xf32>
   // CHECK-LABEL: func.func @chain_with_reader(
   // DOT-NOT:       attn.kernel {{.*}}to16
-  // DOT:           attn.kernel @gemm_f32_m8_k64_n64_fma_8x3x16_bf16dot ins
-  // DOT:           attn.kernel @gemm_f32_m8_k64_n64_fma_8x3x16_bf16dot ins
+  // DOT:           attn.kernel @gemm_f32_m8_k64_n64_fma_6x4x16_bf16dot_next ins
+  // DOT:           attn.kernel @gemm_f32_m8_k64_n64_fma_6x4x16_bf16dot_next ins
   attn.global @s : tensor<64x64xf32> = #attn.initializer<"s">
   func.func @chain(%x: tensor<8x64xf32>) -> tensor<8x64xf32> {
     %zero = arith.constant 0.0 : f32

@@ -37,7 +37,7 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
   // BF16:          attn.kernel @gemm_f32_mx_k70_n100_fma_12x2x16_bf16dot_d32_amx{{[0-9]+}}_next_c{{[0-9]+}} ins({{.*}} : tensor<?x70xbf16>, tensor<4x48x64xbf16>, tensor<?x?x?xbf16>)
   // NONE-LABEL:  func.func @parts
   // NONE-NOT:      bf16
-  // NONE:          attn.kernel @gemm_f32_mx_k70_n100_fma_8x3x16_next_c
+  // NONE:          attn.kernel @gemm_f32_mx_k70_n100_fma_6x4x16_next_c
   func.func @parts(%x: tensor<?x?x70xf32>, %b: index, %s: index) -> tensor<?x?x100xf32> {
     %zero = arith.constant 0.0 : f32
     %w = attn.weight @w : tensor<70x100xf32>

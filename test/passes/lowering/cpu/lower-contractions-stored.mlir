@@ -4,8 +4,8 @@
 // A weight that is f16 widened is packed as it is stored.
 #avx512 = #attn.target<triple = "x86_64-unknown-linux-gnu", cpu = "x86-64-v4", features = "", isa = "avx512", l1 = 32768, l2 = 1048576>
 // CHECK-LABEL: func.func @half
-// CHECK-DAG: attn.global @w_f32_panels48_f16 : tensor<3x64x48xf16> = #attn.pack_panels<@w, transposed = false, width = 48>
-// CHECK-DAG: func.func private @gemm_f32_mx_k64_n100_fma_8x3x16_f16_shared_next(
+// CHECK-DAG: attn.global @w_f32_panels64_f16 : tensor<2x64x64xf16> = #attn.pack_panels<@w, transposed = false, width = 64>
+// CHECK-DAG: func.func private @gemm_f32_mx_k64_n100_fma_6x4x16_f16_shared_next(
 // INT8-LABEL: func.func @half
 // INT8: attn.global @{{.+}} : tensor<3x64x48xi8> = #attn.narrow_panels<@w_f32
 module attributes {attn.target = #avx512} {
@@ -81,8 +81,8 @@ module attributes {attn.target = #portable} {
 // CHECK-LABEL: func.func @tiles
 // CHECK: %[[BLOCKS:.*]] = arith.ceildivui
 // CHECK: tensor.empty(%[[BLOCKS]]) : tensor<?x6144xbf16>
-// CHECK: attn.kernel @gemm_f32_mx_k64_n100_fma_8x3x16_f16_amx16_next ins({{.*}}) outs({{.*}} : tensor<?x6144xbf16>, tensor<?x100xf32>)
-// CHECK: attn.kernel @gemm_f32_m15_k64_n100_fma_8x3x16_f16_shared_next ins({{.*}}) outs({{[^,]*}} : tensor<15x100xf32>)
+// CHECK: attn.kernel @gemm_f32_mx_k64_n100_fma_6x4x16_f16_amx16_next ins({{.*}}) outs({{.*}} : tensor<?x6144xbf16>, tensor<?x100xf32>)
+// CHECK: attn.kernel @gemm_f32_m15_k64_n100_fma_6x4x16_f16_shared_next ins({{.*}}) outs({{[^,]*}} : tensor<15x100xf32>)
 module attributes {attn.target = #amx} {
   attn.global @w : tensor<64x100xf16> = #attn.initializer<"w">
   attn.global @w_f32 : tensor<64x100xf32> = #attn.reshape<@w>

@@ -16,11 +16,11 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
   // CHECK-NOT:   linalg
   // CHECK-DAG:   %[[BIAS:.*]] = attn.weight @bias
   // CHECK-DAG:   %[[A:.*]] = tensor.collapse_shape %[[X]] {{\[}}[0, 1], [2]] : tensor<?x?x64xf32> into tensor<?x64xf32>
-  // CHECK-DAG:   %[[W:.*]] = attn.weight @w_tpanels48 : tensor<3x64x48xf32>
+  // CHECK-DAG:   %[[W:.*]] = attn.weight @w_tpanels64 : tensor<2x64x64xf32>
   // CHECK-DAG:   %[[R2:.*]] = tensor.collapse_shape %[[R]] {{\[}}[0, 1], [2]] : tensor<?x?x100xf32> into tensor<?x100xf32>
   // CHECK-DAG:   %[[M:.*]] = arith.muli %[[B:.*]], %[[S:.*]] : index
   // CHECK-DAG:   %[[E:.*]] = tensor.empty(%[[M]]) : tensor<?x100xf32>
-  // CHECK:       %[[C:.*]] = attn.kernel @[[KERNEL:gemm_f32_mx_k64_n100_fma_8x3x16_next_c[0-9]+_e[0-9a-f]+]]
+  // CHECK:       %[[C:.*]] = attn.kernel @[[KERNEL:gemm_f32_mx_k64_n100_fma_6x4x16_next_c[0-9]+_e[0-9a-f]+]]
   // CHECK-SAME:    ins(%[[A]], %[[W]], %[[BIAS]], %[[R2]], %{{.*}} : {{.*}}, tensor<?x?x?xf32>) outs(%[[E]] : tensor<?x100xf32>) elementwise [3]
   // CHECK:       %[[Y:.*]] = tensor.expand_shape %[[C]] {{\[}}[0, 1], [2]] output_shape [%[[B]], %[[S]], 100]
   // CHECK-NOT:   linalg
@@ -46,8 +46,8 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
   // The same contraction again: the panels are shared, the kernel is another
   // without an epilogue. Two users: nothing is fused.
   // CHECK-LABEL: func.func @two_users
-  // CHECK:       %[[W2:.*]] = attn.weight @w_tpanels48
-  // CHECK:       attn.kernel @[[PLAIN:gemm_f32_mx_k64_n100_fma_8x3x16_next_c[0-9]+]] ins
+  // CHECK:       %[[W2:.*]] = attn.weight @w_tpanels64
+  // CHECK:       attn.kernel @[[PLAIN:gemm_f32_mx_k64_n100_fma_6x4x16_next_c[0-9]+]] ins
   // CHECK-NOT:   elementwise
   // CHECK:       linalg.generic
   func.func @two_users(%x: tensor<?x?x64xf32>, %b: index, %s: index) -> (tensor<?x?x100xf32>, tensor<?x?x100xf32>) {
@@ -65,9 +65,9 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
     } -> tensor<?x?x100xf32>
     return %c, %y : tensor<?x?x100xf32>, tensor<?x?x100xf32>
   }
-  // CHECK-DAG: attn.global @w_tpanels48 : tensor<3x64x48xf32> = #attn.pack_panels<@w, transposed = true, width = 48>
-  // CHECK-DAG: func.func private @[[KERNEL]](%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<3x64x48xf32>, %{{.*}}: memref<100xf32>, %{{.*}}: memref<?x100xf32>, %{{.*}}: memref<?x?x?xf32>, %{{.*}}: memref<?x100xf32>) attributes {attn.kernel, attn.product}
-  // CHECK-DAG: func.func private @[[PLAIN]](%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<3x64x48xf32>, %{{.*}}: memref<?x?x?xf32>, %{{.*}}: memref<?x100xf32>) attributes {attn.kernel, attn.product}
+  // CHECK-DAG: attn.global @w_tpanels64 : tensor<2x64x64xf32> = #attn.pack_panels<@w, transposed = true, width = 64>
+  // CHECK-DAG: func.func private @[[KERNEL]](%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<2x64x64xf32>, %{{.*}}: memref<100xf32>, %{{.*}}: memref<?x100xf32>, %{{.*}}: memref<?x?x?xf32>, %{{.*}}: memref<?x100xf32>) attributes {attn.kernel, attn.product}
+  // CHECK-DAG: func.func private @[[PLAIN]](%{{.*}}: memref<?x64xf32>, %{{.*}}: memref<2x64x64xf32>, %{{.*}}: memref<?x?x?xf32>, %{{.*}}: memref<?x100xf32>) attributes {attn.kernel, attn.product}
 }
 
 // -----
