@@ -3,7 +3,9 @@
 #include "passes/graph/Collect.h"
 #include "passes/lowering/buffers/BodyEmitter.h"
 #include "passes/lowering/buffers/CollapseLoops.h"
+#include "passes/lowering/buffers/LaneReductions.h"
 #include "passes/lowering/buffers/StreamedStores.h"
+#include "passes/lowering/buffers/TransposedLoops.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -16,7 +18,6 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace attn {
@@ -36,53 +37,6 @@ constexpr int64_t kUnknownSize = 128;
 constexpr int64_t kMostBlocks = 4, kLongBody = 16;
 // A row of so many elements may end with a fence.
 constexpr int64_t kStreamedRow = 4096;
-
-//===----------------------------------------------------------------------===//
-// Reductions
-//===----------------------------------------------------------------------===//
-
-/// The one op that folds an element into output `number`, or null.
-Operation *combinerOf(linalg::GenericOp op, unsigned number) {
-  Value yielded = op.getBody()->getTerminator()->getOperand(number);
-  BlockArgument argument = op.getRegionOutputArgs()[number];
-  Operation *combiner = yielded.getDefiningOp();
-  if (!combiner || combiner->getBlock() != op.getBody() || !argument.hasOneUse() || !yielded.hasOneUse() ||
-      *argument.getUsers().begin() != combiner)
-    return nullptr;
-  return combiner;
-}
-
-std::optional<vector::CombiningKind> kindOf(Operation *op) {
-  using Kind = vector::CombiningKind;
-  return llvm::TypeSwitch<Operation *, std::optional<Kind>>(op)
-      .Case<arith::AddFOp, arith::AddIOp>([](auto) { return Kind::ADD; })
-      .Case<arith::MulFOp, arith::MulIOp>([](auto) { return Kind::MUL; })
-      .Case<arith::MaximumFOp>([](auto) { return Kind::MAXIMUMF; })
-      .Case<arith::MinimumFOp>([](auto) { return Kind::MINIMUMF; })
-      .Case<arith::MaxNumFOp>([](auto) { return Kind::MAXNUMF; })
-      .Case<arith::MinNumFOp>([](auto) { return Kind::MINNUMF; })
-      .Case<arith::MaxSIOp>([](auto) { return Kind::MAXSI; })
-      .Case<arith::MinSIOp>([](auto) { return Kind::MINSI; })
-      .Case<arith::MaxUIOp>([](auto) { return Kind::MAXUI; })
-      .Case<arith::MinUIOp>([](auto) { return Kind::MINUI; })
-      .Case<arith::AndIOp>([](auto) { return Kind::AND; })
-      .Case<arith::OrIOp>([](auto) { return Kind::OR; })
-      .Case<arith::XOrIOp>([](auto) { return Kind::XOR; })
-      .Default([](Operation *) { return std::nullopt; });
-}
-
-bool canReduceAcrossLanes(linalg::GenericOp op) {
-  for (unsigned i = 0; i < op.getNumDpsInits(); ++i) {
-    Operation *combiner = combinerOf(op, i);
-    if (!combiner || !kindOf(combiner) || !arith::getNeutralElement(combiner))
-      return false;
-  }
-  return true;
-}
-
-//===----------------------------------------------------------------------===//
-// Loops
-//===----------------------------------------------------------------------===//
 
 class LoopEmitter {
 public:
@@ -105,6 +59,7 @@ public:
       (iterators[loop] == utils::IteratorType::parallel ? outer : reductions).push_back(loop);
     }
     vectorReduces = vectorLoop >= 0 && iterators[vectorLoop] == utils::IteratorType::reduction;
+    takeInner();
     emitOuter(indices);
   }
 
@@ -157,12 +112,28 @@ private:
     return false;
   }
 
+  /// Where rows are short, or points, those are many of which the outermost loops have enough: an iteration of a
+  /// parallel loop finds its indices by divisions, which took most of a copy in patches or in another order.
+  void takeInner() {
+    constexpr int64_t kEnough = 64;
+    if (vectorLoop >= 0 && staticSize(vectorLoop).value_or(kUnknownSize) > kMostBlocks * lanes)
+      return;
+    int64_t rows = 1;
+    size_t count = 0;
+    while (count < outer.size() && rows < kEnough)
+      rows *= std::min<int64_t>(staticSize(outer[count++]).value_or(1), kEnough); // an open one may be 1
+    inner.assign(outer.begin() + count, outer.end());
+    outer.truncate(count);
+  }
+
   int64_t workOf(ArrayRef<unsigned> loops) {
     double work = static_cast<double>(emitter->costOfBody());
     for (unsigned loop : loops)
       work *= sizeGuess(loop);
     if (vectorLoop >= 0)
       work *= static_cast<double>(sizeGuess(vectorLoop)) / lanes;
+    for (unsigned loop : inner)
+      work *= sizeGuess(loop);
     return static_cast<int64_t>(std::min(work + 1, 1e15));
   }
 
@@ -251,8 +222,13 @@ private:
     emitSerial(indices, depth + 1);
   }
 
-  /// All that remains when the outer parallel loops are fixed.
-  void emitRow(SmallVector<Value> indices) {
+  /// All that remains when the outer parallel loops are fixed, but for `depth` inner ones.
+  void emitRow(SmallVector<Value> indices, size_t depth = 0) {
+    if (depth < inner.size())
+      return emitFor(zero, sizeOf(inner[depth]), one, [&](Value index) {
+        indices[inner[depth]] = index;
+        emitRow(indices, depth + 1);
+      });
     if (vectorLoop < 0)
       return emitPoint(indices, 1, Value());
     if (vectorReduces)
@@ -444,7 +420,7 @@ private:
   Location loc;
   SmallVector<OpFoldResult> sizes;
   SmallVector<utils::IteratorType> iterators;
-  SmallVector<unsigned> outer, reductions; // without the vectorised loop
+  SmallVector<unsigned> outer, inner, reductions; // without the vectorised loop
   std::unique_ptr<BodyEmitter> emitter;
   int64_t vectorLoop = -1, lanes = 1;
   bool masked = false, vectorReduces = false;
@@ -472,7 +448,10 @@ struct VectorizeLinalgPass : attn::impl::VectorizeLinalgPassBase<VectorizeLinalg
         generic = *made;
       }
       generic = collapseLoops(rewriter, generic);
-      LoopEmitter(generic, target, streamed).run();
+      if (auto transposed = TransposedLoops::match(generic, target.getF32Lanes()))
+        transposed->emit(kParallelWork);
+      else
+        LoopEmitter(generic, target, streamed).run();
       rewriter.eraseOp(generic);
     }
   }
