@@ -47,8 +47,8 @@ struct DimRange {
 /// it and remember that; `failed()` is asked once all are read.
 class CommandLine {
 public:
-  /// Parses, reports unknown options with the nearest known one and second values
-  /// of options that take one, and serves --help and --version. Returns nullopt when nothing is left to do;
+  /// Parses, reports unknown options with the nearest known one and those that
+  /// lack their value, and serves --help and --version. Returns nullopt when nothing is left to do;
   /// `exitCode` is then the tool's.
   static std::optional<CommandLine> parse(const ToolInfo &tool, int argc, char **argv, int &exitCode);
 

@@ -8,6 +8,9 @@
 
 namespace attn {
 
+/// What a dynamic size is taken for when costs are estimated.
+constexpr int64_t kUnknownSize = 128;
+
 /// How a value of a loop's body differs between the lanes of a vector: not at
 /// all, by one from lane to lane, or arbitrarily.
 enum class Lanes { Same, Consecutive, Varying };

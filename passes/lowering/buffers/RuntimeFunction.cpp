@@ -4,6 +4,7 @@
 #include "passes/kernels/spec/KernelAttrs.h"
 #include "runtime/include/attnrt/abi.h"
 
+#include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include <cstddef>
@@ -139,21 +140,20 @@ FailureOr<SmallVector<Value>> RuntimeFunction::takeApart(Value value) {
   if (!converted)
     return failure();
   auto layout = stridesOf(value.getType());
-  Value descriptor = cast(value, converted);
+  Value whole = cast(value, converted);
   if (!layout)
-    return SmallVector<Value>{descriptor};
+    return SmallVector<Value>{whole};
   auto [strides, offset] = *layout;
-  SmallVector<Value> parts;
-  auto take = [&](ArrayRef<int64_t> at) { parts.push_back(LLVM::ExtractValueOp::create(b, loc(), descriptor, at)); };
-  take({1});
+  MemRefDescriptor descriptor(whole);
+  SmallVector<Value> parts{descriptor.alignedPtr(b, loc())};
   for (auto [dim, size] : llvm::enumerate(::cast<MemRefType>(value.getType()).getShape()))
     if (ShapedType::isDynamic(size))
-      take({3, static_cast<int64_t>(dim)});
+      parts.push_back(descriptor.size(b, loc(), dim));
   if (ShapedType::isDynamic(offset))
-    take({2});
+    parts.push_back(descriptor.offset(b, loc()));
   for (auto [dim, stride] : llvm::enumerate(strides))
     if (ShapedType::isDynamic(stride))
-      take({4, static_cast<int64_t>(dim)});
+      parts.push_back(descriptor.stride(b, loc(), dim));
   return parts;
 }
 
@@ -163,10 +163,6 @@ Value RuntimeFunction::putTogether(Type type, ArrayRef<Value> parts) {
     return cast(parts.front(), type);
   auto [strides, offset] = *layout;
   auto memref = ::cast<MemRefType>(type);
-  Value result = LLVM::PoisonOp::create(b, loc(), types.convertType(type));
-  auto set = [&](Value value, ArrayRef<int64_t> at) {
-    result = LLVM::InsertValueOp::create(b, loc(), result, value, at);
-  };
   auto take = [&](int64_t known) -> Value {
     if (!ShapedType::isDynamic(known))
       return constant(i64, known);
@@ -174,19 +170,20 @@ Value RuntimeFunction::putTogether(Type type, ArrayRef<Value> parts) {
     parts = parts.drop_front();
     return part;
   };
+  MemRefDescriptor result = MemRefDescriptor::poison(b, loc(), types.convertType(type));
   Value data = take(ShapedType::kDynamic);
-  set(data, {0});
-  set(data, {1});
+  result.setAllocatedPtr(b, loc(), data);
+  result.setAlignedPtr(b, loc(), data);
   SmallVector<Value> sizes = llvm::map_to_vector(memref.getShape(), take);
-  set(take(offset), {2});
+  result.setOffset(b, loc(), take(offset));
   Value stride = constant(i64, 1);
   for (auto [dim, size] : llvm::enumerate(sizes)) {
-    set(size, {3, static_cast<int64_t>(dim)});
+    result.setSize(b, loc(), dim, size);
     if (!strides.empty())
-      set(take(strides[dim]), {4, static_cast<int64_t>(dim)});
+      result.setStride(b, loc(), dim, take(strides[dim]));
   }
   for (int64_t dim = strides.empty() ? memref.getRank() - 1 : -1; dim >= 0; --dim) {
-    set(stride, {4, dim});
+    result.setStride(b, loc(), dim, stride);
     if (dim)
       stride = LLVM::MulOp::create(b, loc(), stride, sizes[dim]);
   }

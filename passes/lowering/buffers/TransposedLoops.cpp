@@ -13,9 +13,6 @@ using namespace mlir;
 namespace attn {
 namespace {
 
-// What an open size is taken for.
-constexpr int64_t kUnknownSize = 128;
-
 /// Whether all operands lie along `loop` or are the same there, with a vector form of the body.
 bool liesAlong(linalg::GenericOp op, unsigned loop) {
   BodyEmitter body(op, loop);

@@ -31,8 +31,6 @@ using namespace attn;
 namespace {
 // Work that pays for waking the other threads (0.3 us), in additions on one lane.
 constexpr int64_t kParallelWork = 32 << 10;
-// What a dynamic size is taken for when the cost of a row is estimated.
-constexpr int64_t kUnknownSize = 128;
 // Vectors of a row that are summed side by side, and the cost from which on a term shares enough between them.
 constexpr int64_t kMostBlocks = 4, kLongBody = 16;
 // A row of so many elements may end with a fence.
