@@ -340,6 +340,34 @@ def ComputePositionsPass : Pass<"attn-compute-positions", "::mlir::ModuleOp"> {
                            "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def RaiseBandsPass : Pass<"attn-raise-bands", "::mlir::ModuleOp"> {
+  let summary = "softmaxes over keys by their distance from the query become softmaxes over all keys";
+  let description = [{
+    Sliding windows are computed in chunks: the products of overlapping chunks of
+    queries and keys are padded, given rows of another length and cut, so that
+    the scores of a query lie by the distance of their keys, and the weights are
+    skewed back in the same way (Longformer, LED). Where each score is proved to
+    be one function of a query and the key at its distance, and each place without
+    a key to be hidden, this becomes the same attention over all keys, with those
+    outside the band hidden. No chunk, padding or skew is left.
+
+    ```mlir
+    %w = attn.softmax %skewed dim 2 : tensor<4x64x17xf32>
+    ```
+
+    becomes
+
+    ```mlir
+    %s = linalg.generic ins(%scores) { select(abs(key - query) <= 8, %in, -inf) }
+    %w = attn.softmax %s dim 2 : tensor<4x64x64xf32>
+    ```
+
+    Numerical effect: sums are in another order.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def WriteSlicesPass : Pass<"attn-write-slices", "::mlir::ModuleOp"> {
   let summary = "loops that write the elements of a slice insert it";
   let description = [{

@@ -42,6 +42,7 @@ bool isExposure(llvm::StringRef word);
 std::unique_ptr<mlir::Pass> createRaiseSoftmaxPass(bool exact);
 std::unique_ptr<mlir::Pass> createRaiseTablesPass(const WeightStore *weights, bool keepsTables);
 std::unique_ptr<mlir::Pass> createComputePositionsPass(const WeightStore *weights);
+std::unique_ptr<mlir::Pass> createRaiseBandsPass(const WeightStore *weights);
 std::unique_ptr<mlir::Pass> createWriteSlicesPass(const WeightStore *weights, bool copiesRows);
 std::unique_ptr<mlir::Pass> createProveMasksPass(bool exact, const WeightStore *weights);
 std::unique_ptr<mlir::Pass> createRaiseProductsPass(const WeightStore *weights);

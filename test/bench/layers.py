@@ -56,6 +56,8 @@ def write(name, folder):
     """model.onnx; returns the inputs."""
     import torch
     module, inputs = make(name)
+    if name == "longformer":  # exporters misread the strides of its overlapping chunks
+        module.model.config.onnx_export = True
     with torch.no_grad():
         torch.onnx.export(module, tuple(inputs.values()), folder / "model.onnx", input_names=list(inputs),
                           output_names=["y"], opset_version=OPSET,

@@ -37,6 +37,8 @@ public:
   static Extent of(mlir::OpFoldResult size);
 
   bool isOne() const { return factor == 1 && symbols.empty(); }
+  /// The constant that the sizes known by name are multiplied by.
+  int64_t getFactor() const { return factor; }
   std::optional<int64_t> constant() const { return symbols.empty() ? std::optional(factor) : std::nullopt; }
   friend Extent operator*(const Extent &a, const Extent &b);
   friend bool operator==(const Extent &a, const Extent &b);

@@ -1,0 +1,343 @@
+#include "passes/graph/attention/BandMatch.h"
+
+#include "passes/graph/Structured.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+/// The one place at which `expr` reads `tensor`; null where there is none, or another.
+const CaseExpr *findRead(const CaseExpr &expr, Value tensor) {
+  SmallVector<const CaseExpr *> reads;
+  (void)worklist(SmallVector<const CaseExpr *>{&expr}, [&](const CaseExpr *next, auto &list) {
+    if (next->kind == CaseExpr::Read && next->tensor == tensor)
+      reads.push_back(next);
+    for (const CaseExprRef &operand : next->operands)
+      list.push_back(operand.get());
+    return false;
+  });
+  bool isOne = !reads.empty() && llvm::all_of(reads, [&](const CaseExpr *read) {
+    return llvm::equal(read->place, reads.front()->place);
+  });
+  return isOne ? reads.front() : nullptr;
+}
+
+bool isMinusInfinity(const CaseExpr &expr) {
+  return expr.kind == CaseExpr::Number && expr.number.getValue().isInfinity() && expr.number.getValue().isNegative();
+}
+
+bool isZero(const CaseExpr &expr) { return expr.kind == CaseExpr::Number && expr.number.getValue().isZero(); }
+
+/// One reading of a weighted sum, with some of the result's coordinates cut in digits.
+class BandReader {
+public:
+  BandReader(SoftmaxOp softmax, OpOperand &weights, Value result, CaseReader reader, bool gathersRows)
+      : weights(weights), sum(cast<linalg::LinalgOp>(weights.getOwner())), reader(std::move(reader)),
+        gathersRows(gathersRows) {
+    band.softmax = softmax;
+    band.result = result;
+  }
+
+  /// `digits`: by which bases each coordinate is cut, the last one first.
+  bool read(ArrayRef<SmallVector<int64_t>> digits) {
+    return addCoordinates(digits) && findSum() && findWindow() && findKeys() && readKeys();
+  }
+  /// Which coordinate of the result is to be cut at which of its digits, where that would help.
+  std::optional<std::pair<unsigned, unsigned>> getCut(int64_t &base) const {
+    std::optional<CaseReader::Cut> cut = reader.getCut();
+    if (!cut || cut->variable >= digitOf.size())
+      return std::nullopt;
+    base = cut->base;
+    return digitOf[cut->variable];
+  }
+  Band take() { return std::move(band); }
+
+private:
+  Linear addDigit(const Linear &size, unsigned dim, unsigned number);
+  bool addCoordinates(ArrayRef<SmallVector<int64_t>> digits);
+  bool findSum();
+  bool findWindow();
+  bool findKeys();
+  bool readKeys();
+  using Cases = SmallVector<std::pair<Guards, CaseExprRef>>;
+  /// The one of the cases that is all of them where they hold: at few places, one may look like others. Null for none.
+  CaseExprRef unify(const Cases &cases);
+
+  /// The place of an operand of the sum with the key at `key` of its loop.
+  SmallVector<Linear> placeOf(OpOperand &operand, const Linear &key);
+  Value getInput() { return band.softmax->getOperand(0); }
+  OpOperand &getValues() { return *sum.getDpsInputOperand(1 - weights.getOperandNumber()); }
+  unsigned getDim() { return band.softmax.getDim(); }
+  /// The place of the softmax's element in `expr` with `along` in its window; none where it is no row of the result.
+  std::optional<SmallVector<int>> findRow(const CaseExpr &expr, const Guards &guards);
+
+  Band band;
+  OpOperand &weights;
+  linalg::LinalgOp sum;
+  CaseReader reader;
+  SmallVector<CaseReader::Coordinate> coordinates;
+  bool gathersRows;                                   ///< of queries and keys: what is gathered is read as it is
+  SmallVector<std::pair<unsigned, unsigned>> digitOf; ///< of each variable: dimension of the result, and which digit
+  SmallVector<Linear> loops;                          ///< places of the sum's loops
+  unsigned keyLoop = 0;
+  Linear window; ///< the place in the window is this, and the key's loop
+};
+
+Linear BandReader::addDigit(const Linear &size, unsigned dim, unsigned number) {
+  unsigned variable = reader.addVariable(size);
+  digitOf.resize(variable + 1, {~0u, 0});
+  digitOf[variable] = {dim, number};
+  return Linear::variable(variable);
+}
+
+bool BandReader::addCoordinates(ArrayRef<SmallVector<int64_t>> digits) {
+  for (auto [dim, bases] : llvm::enumerate(digits)) {
+    Linear size = reader.getSize(band.result, dim);
+    for (int64_t base : bases) {
+      if (size.constant % base != 0 || llvm::any_of(size.factors, [&](int64_t f) { return f % base != 0; }))
+        return false;
+      size.constant /= base;
+      for (int64_t &factor : size.factors)
+        factor /= base;
+    }
+    Linear place = addDigit(size, dim, bases.size());
+    for (unsigned n = bases.size(); n-- != 0;)
+      place = place * bases[n] + addDigit(Linear{bases[n]}, dim, n);
+    band.coordinates.push_back(place);
+    coordinates.push_back({place, reader.getSize(band.result, dim)});
+  }
+  reader.closeCuttable();
+  return true;
+}
+
+bool BandReader::findSum() {
+  SmallVector<unsigned> reduced;
+  sum.getReductionDims(reduced);
+  AffineMap written = sum.getIndexingMapsArray().back();
+  if (reduced.size() != 1 || !written.isProjectedPermutation() || !isZeroFill(sum.getDpsInits()[0]))
+    return false;
+  keyLoop = reduced.front();
+  reader.stopAt(sum->getResult(0));
+  reader.stopAt(band.softmax.getResult());
+  unsigned count = 0;
+  reader.read(band.result, band.coordinates, reader.everywhere(), [&](const Guards &, const CaseExprRef &expr) {
+    if (++count != 1 || expr->kind != CaseExpr::Read || expr->tensor != sum->getResult(0))
+      return reader.fail();
+    loops.resize(sum.getNumLoops());
+    for (auto [along, place] : llvm::zip_equal(written.getResults(), expr->place))
+      loops[cast<AffineDimExpr>(along).getPosition()] = place;
+  });
+  return count == 1 && !reader.isFailed();
+}
+
+SmallVector<Linear> BandReader::placeOf(OpOperand &operand, const Linear &key) {
+  loops[keyLoop] = key;
+  SmallVector<Linear> place;
+  for (AffineExpr expr : sum.getMatchingIndexingMap(&operand).getResults())
+    place.push_back(loops[cast<AffineDimExpr>(expr).getPosition()]);
+  return place;
+}
+
+std::optional<SmallVector<int>> BandReader::findRow(const CaseExpr &expr, const Guards &guards) {
+  SmallVector<int> row;
+  for (unsigned n = 0; n != expr.place.size(); ++n) {
+    const Linear &along = expr.place[n];
+    if (n == getDim()) {
+      row.push_back(-1);
+      continue;
+    }
+    auto *is = llvm::find_if(band.coordinates, [&](const Linear &c) { return along == c || guards.isZero(along - c); });
+    if (is != band.coordinates.end() && !llvm::is_contained(row, is - band.coordinates.begin()))
+      row.push_back(is - band.coordinates.begin());
+    else if (reader.getSize(band.softmax.getResult(), n).getConstant() == 1)
+      row.push_back(-1);
+    else
+      return std::nullopt;
+  }
+  return row;
+}
+
+/// Which place of the window the weight of each term of the sum is of. Terms that have none count for nothing.
+bool BandReader::findWindow() {
+  int64_t numTerms = SmallVector<int64_t>(sum.getStaticLoopRanges())[keyLoop];
+  if (ShapedType::isDynamic(numTerms))
+    return false;
+  reader.stopAtCoordinates(coordinates);
+  reader.follow(CaseReader::Follow::elementwise);
+  unsigned variable = reader.addVariable(Linear{numTerms});
+  Linear term = Linear::variable(variable);
+  std::optional<int64_t> first, last;
+  auto takeTerm = [&](const Guards &guards, const CaseExprRef &weight) {
+    if (isZero(*weight))
+      return;
+    const CaseExpr *read = findRead(*weight, band.softmax.getResult());
+    std::optional<SmallVector<int>> row = read ? findRow(*read, guards) : std::nullopt;
+    if (!row || (first && *row != band.dims))
+      return reader.fail();
+    reader.read(getInput(), read->place, guards, [&](const Guards &inside, const CaseExprRef &score) {
+      if (isMinusInfinity(*score)) {
+        CaseExprRef none = CaseReader::makeNumber(FloatAttr::get(read->type, 0.0));
+        if (!isZero(*reader.substitute(weight, band.softmax.getResult(), none)))
+          reader.fail();
+        return;
+      }
+      Linear along = read->place[getDim()];
+      if (!first) {
+        window = along - term;
+        band.dims = *row;
+      } else if (!inside.isZero(along - term - window)) {
+        return reader.fail();
+      }
+      Guards::Bounds bounds = inside.bounds(along);
+      if (!bounds.least || !bounds.greatest)
+        return reader.fail();
+      first = std::min(first.value_or(*bounds.least), *bounds.least);
+      last = std::max(last.value_or(*bounds.greatest), *bounds.greatest);
+    });
+  };
+  reader.read(weights.get(), placeOf(weights, term), reader.everywhere(), takeTerm);
+  // The softmax is over what the sum is over.
+  if (reader.isFailed() || !first || window.factor(variable) != 0 || *first != 0)
+    return false;
+  band.count = *last + 1;
+  return reader.getSize(band.softmax.getResult(), getDim()).getConstant() == band.count;
+}
+
+/// Which key the value at each place of the window is of.
+bool BandReader::findKeys() {
+  unsigned variable = reader.addVariable(Linear{band.count});
+  Linear place = Linear::variable(variable);
+  SmallVector<std::pair<unsigned, int64_t>> found; // queries along this dimension, and the offset
+  std::optional<int64_t> numKeys;
+  reader.follow(CaseReader::Follow::moves);
+  reader.stopAtCoordinates({});
+  reader.read(getValues().get(), placeOf(getValues(), place - window), reader.everywhere(),
+              [&](const Guards &guards, const CaseExprRef &value) {
+                if (value->kind != CaseExpr::Read)
+                  return; // padding
+                for (unsigned n = 0; n != value->place.size() && found.empty(); ++n)
+                  for (int dim : band.dims)
+                    if (dim >= 0 && found.empty()) {
+                      Guards::Bounds bounds = guards.bounds(value->place[n] - band.coordinates[dim] - place);
+                      if (bounds.least && bounds.least == bounds.greatest) {
+                        found.emplace_back(dim, *bounds.least);
+                        numKeys = reader.getSize(value->tensor, n).getConstant();
+                      }
+                    }
+              });
+
+  if (reader.isFailed() || found.empty() || !numKeys)
+    return false;
+  std::tie(band.queryDim, band.offset) = found.front();
+  band.numKeys = *numKeys;
+  return true;
+}
+
+CaseExprRef BandReader::unify(const Cases &cases) {
+  constexpr size_t kMaxCases = 64;
+  if (cases.size() > kMaxCases)
+    return nullptr;
+  for (const auto &known : cases)
+    if (llvm::all_of(cases,
+                     [&](const auto &other) { return reader.isSame(*known.second, *other.second, other.first); }))
+      return known.second;
+  return nullptr;
+}
+
+/// Reads score, weight and value of each query and each key of its band: all are the same function of both.
+bool BandReader::readKeys() {
+  Linear key = Linear::variable(reader.addVariable(Linear{band.numKeys}));
+  Linear along = key - band.coordinates[band.queryDim] - Linear{band.offset};
+  band.coordinates.push_back(key);
+  coordinates.push_back({key, Linear{band.numKeys}});
+  reader.stopAtCoordinates(coordinates);
+  reader.follow(CaseReader::Follow::all);
+  Cases weightCases, scoreCases, valueCases;
+  Guards guards = reader.everywhere();
+  guards.addRange(along, Linear{band.count});
+  Linear term = along - window;
+  int64_t numTerms = SmallVector<int64_t>(sum.getStaticLoopRanges())[keyLoop];
+  if (!guards.isAtLeastZero(term) || !guards.isAtLeastZero(Linear{numTerms - 1} - term))
+    return false;
+  reader.read(weights.get(), placeOf(weights, term), guards, [&](const Guards &here, const CaseExprRef &weight) {
+    const CaseExpr *read = findRead(*weight, band.softmax.getResult());
+    if (!read || findRow(*read, here) != band.dims || !here.isZero(read->place[getDim()] - along))
+      return reader.fail();
+    weightCases.emplace_back(here, weight);
+    reader.stopAtGathers(gathersRows);
+    reader.read(getInput(), read->place, here,
+                [&](const Guards &there, const CaseExprRef &score) { scoreCases.emplace_back(there, score); });
+    reader.stopAtGathers(false);
+  });
+  reader.read(getValues().get(), placeOf(getValues(), term), guards,
+              [&](const Guards &here, const CaseExprRef &value) { valueCases.emplace_back(here, value); });
+  if (reader.isFailed())
+    return false;
+  band.weight = unify(weightCases);
+  band.score = unify(scoreCases);
+  band.value = unify(valueCases);
+  if (!band.score || !band.weight || !band.value || band.value->kind != CaseExpr::Read)
+    return false;
+  // Places of the window that are no key's count for nothing.
+  Linear place = Linear::variable(reader.addVariable(Linear{band.count}));
+  SmallVector<Linear> row;
+  for (auto [n, dim] : llvm::enumerate(band.dims))
+    row.push_back(n == getDim() ? place : dim < 0 ? Linear() : band.coordinates[dim]);
+  for (bool isBehind : {false, true}) {
+    Guards outside = reader.everywhere();
+    Linear at = place + band.coordinates[band.queryDim] + Linear{band.offset};
+    outside.add(isBehind ? at - Linear{band.numKeys} : at * -1 - Linear{1});
+    if (!outside.isEmpty())
+      reader.read(getInput(), row, outside, [&](const Guards &, const CaseExprRef &score) {
+        if (!isMinusInfinity(*score))
+          reader.fail();
+      });
+  }
+  return !reader.isFailed();
+}
+
+} // namespace
+
+SmallVector<int> Band::getCoordinates(const CaseExpr &read) const {
+  SmallVector<int> result;
+  for (const Linear &along : read.place) {
+    auto *is = llvm::find(coordinates, along);
+    result.push_back(is == coordinates.end() ? -1 : is - coordinates.begin());
+  }
+  return result;
+}
+
+std::optional<Band> matchBand(SoftmaxOp softmax, OpOperand &weights, Value result, const SymbolTable &symbols,
+                              const WeightStore *store, unsigned &numSteps) {
+  constexpr unsigned kMaxCuts = 8;
+  SmallVector<SmallVector<int64_t>> digits(cast<RankedTensorType>(result.getType()).getRank());
+  for (unsigned n = 0; n != kMaxCuts; ++n) {
+    // Rows that are gathered may be those of the tensor behind, or others; one place of a tensor, all of it or a part.
+    int64_t base = 0;
+    std::optional<std::pair<unsigned, unsigned>> cut;
+    for (unsigned way = 0; way != 4; ++way) {
+      CaseReader cases(symbols, store, numSteps);
+      cases.lookIntoPoints(way & 1);
+      BandReader reader(softmax, weights, result, std::move(cases), way & 2);
+      if (reader.read(digits))
+        return reader.take();
+      if (!cut)
+        cut = reader.getCut(base);
+    }
+    if (!cut)
+      return std::nullopt;
+    // The digit becomes two: the lower one has the base.
+    SmallVector<int64_t> &bases = digits[cut->first];
+    unsigned place = cut->second;
+    if (place < bases.size()) {
+      if (bases[place] % base != 0)
+        return std::nullopt;
+      bases[place] /= base;
+    }
+    bases.insert(bases.begin() + place, base);
+  }
+  return std::nullopt;
+}
+
+} // namespace attn

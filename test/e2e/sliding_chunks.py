@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Sliding windows as Longformer computes them, in overlapping chunks with a skew: sliding_chunks.py ATTN_RUN FOLDER
+
+Each graph has a reference in float64: each query sees the keys at most a window away. One graph has a slice that is off
+by one, so that it is no such attention; its reference is the graph itself, in float64.
+"""
+import json
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+# batch, tokens, window, heads, width
+SIZES = [(1, 8, 2, 2, 4), (2, 16, 2, 1, 8), (2, 24, 4, 3, 5), (1, 64, 16, 2, 16), (3, 12, 3, 2, 8)]
+
+
+class Graph:
+    """ONNX nodes, and what they compute in float64."""
+
+    def __init__(self):
+        self.nodes, self.constants, self.values = [], [], {}
+
+    def add(self, op, inputs, value, **attributes):
+        name = f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [name], name=f"{op.lower()}_{len(self.nodes)}", **attributes))
+        self.values[name] = value
+        return name
+
+    def constant(self, array):
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(array), name))
+        self.values[name] = np.asarray(array)
+        return name
+
+    def transpose(self, x, perm):
+        return self.add("Transpose", [x], self.values[x].transpose(perm), perm=perm)
+
+    def reshape(self, x, shape):
+        return self.add("Reshape", [x, self.constant(np.array(shape))], self.values[x].reshape(shape))
+
+    def slice(self, x, axis, start, end):
+        places = [slice(None)] * self.values[x].ndim
+        places[axis] = slice(start, end)
+        numbers = [self.constant(np.array([n])) for n in (start, end, axis)]
+        return self.add("Slice", [x, *numbers], self.values[x][tuple(places)])
+
+    def concat(self, parts, axis):
+        return self.add("Concat", parts, np.concatenate([self.values[p] for p in parts], axis), axis=axis)
+
+    def pad(self, x, before, after, value):
+        padded = np.pad(self.values[x], list(zip(before, after)), constant_values=value)
+        return self.add("Pad", [x, self.constant(np.array(before + after)), self.constant(np.float32(value))], padded)
+
+    def einsum(self, text, a, b):
+        return self.add("Einsum", [a, b], np.einsum(text, self.values[a], self.values[b]), equation=text)
+
+    def chunks(self, x, size, step):
+        """Overlapping chunks of the second dimension."""
+        count = (self.values[x].shape[1] - size) // step + 1
+        parts = []
+        for n in range(count):
+            part = self.slice(x, 1, n * step, n * step + size)
+            parts.append(self.add("Unsqueeze", [part, self.constant(np.array([1]))], self.values[part][:, None]))
+        return self.concat(parts, 1)
+
+
+def scores(g, q, k, w, shift):
+    """Scores of each query by the place of the key in its window: [batch * heads, tokens / w, w, 2 w + 1]."""
+    rows = g.einsum("bcxd,bcyd->bcxy", g.chunks(q, 2 * w, w), g.chunks(k, 2 * w, w))
+    bh, count = g.values[rows].shape[:2]
+    skewed = g.reshape(g.pad(rows, [0, 0, 0, 0], [0, 0, 1, 0], 0), [bh, count, 2 * w, 2 * w + 1])
+    upper = g.slice(g.slice(skewed, 2, 0, w), 3, 0, w + 1)
+    last = g.slice(g.slice(g.slice(skewed, 1, count - 1, count), 2, w, 2 * w), 3, 0, w + 1)
+    lower = g.slice(g.slice(skewed, 2, w - 1, 2 * w - 1), 3, w + 1 - shift, 2 * w + 1 - shift)
+    first = g.slice(g.slice(g.slice(skewed, 1, 0, 1), 2, 0, w - 1), 3, w + 2, 2 * w + 1)
+    first = g.pad(first, [0, 0, 1, 1], [0, 0, 0, 0], 0)
+    return g.concat([g.concat([first, lower], 1), g.concat([upper, last], 1)], 3)
+
+
+def build(batch, tokens, w, heads, width, masked, shift):
+    rng = np.random.default_rng(7)
+    g = Graph()
+    for name in ("q", "k", "v"):
+        g.values[name] = rng.standard_normal((batch, tokens, heads, width)).astype(np.float32).astype(np.float64)
+    g.values["m"] = np.where(rng.random((batch, tokens)) < 0.3, -1e4, rng.standard_normal((batch, tokens))).astype(
+        np.float32).astype(np.float64)
+    q, k, v = (g.reshape(g.transpose(x, [0, 2, 1, 3]), [batch * heads, tokens, width]) for x in ("q", "k", "v"))
+    s = g.reshape(scores(g, q, k, w, shift), [batch, heads, tokens, 2 * w + 1])
+    rows, columns = np.arange(tokens)[:, None], np.arange(2 * w + 1) - w
+    key = g.add("Add", [g.constant(rows), g.constant(columns)], rows + columns)
+    if masked:
+        # The mask of a key, as the product of 1 and it.
+        ones = g.constant(np.ones((batch, tokens, 1), np.float32))
+        bias = scores(g, ones, g.reshape("m", [batch, tokens, 1]), w, shift)
+        bias = g.reshape(bias, [batch, 1, tokens, 2 * w + 1])
+        s = g.add("Add", [s, bias], g.values[s] + g.values[bias])
+    before = g.add("Less", [key, g.constant(np.array(0))], rows + columns < 0)
+    behind = g.add("GreaterOrEqual", [key, g.constant(np.array(tokens))], rows + columns >= tokens)
+    hidden = g.add("Or", [before, behind], g.values[before] | g.values[behind])
+    s = g.add("Where", [hidden, g.constant(np.float32(-np.inf)), s], np.where(g.values[hidden], -np.inf, g.values[s]))
+    e = np.exp(g.values[s] - g.values[s].max(-1, keepdims=True))
+    p = g.add("Softmax", [s], e / e.sum(-1, keepdims=True), axis=-1)
+    count = tokens // w
+    p = g.reshape(p, [batch * heads, count, w, 2 * w + 1])
+    p = g.reshape(g.pad(p, [0, 0, 0, 0], [0, 0, 0, w + 1], 0), [batch * heads, count, w * (3 * w + 2)])
+    p = g.reshape(g.slice(p, 2, 0, w * (3 * w + 1)), [batch * heads, count, w, 3 * w + 1])
+    p = g.slice(p, 3, 0, 3 * w)
+    values = g.chunks(g.pad(v, [0, w, 0], [0, w, 0], -1), 3 * w, w)
+    y = g.reshape(g.einsum("bcxy,bcyd->bcxd", p, values), [batch, heads, tokens, width])
+    y = g.transpose(y, [0, 2, 1, 3])
+    return g, y
+
+
+def reference(g, w, masked):
+    q, k, v, m = (g.values[x] for x in "qkvm")
+    s = np.einsum("bihd,bjhd->bhij", q, k) + (m[:, None, None] if masked else 0)
+    tokens = np.arange(q.shape[1])
+    s = np.where(abs(tokens[:, None] - tokens) <= w, s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return np.einsum("bhij,bjhe->bihe", e / e.sum(-1, keepdims=True), v)
+
+
+def check(run, folder, sizes, masked, shift):
+    g, y = build(*sizes, masked, shift)
+    inputs = ["q", "k", "v", *(["m"] if masked else [])]
+    name = f"{folder}/{'x'.join(map(str, sizes))}{'m' if masked else ''}{'s' if shift else ''}"
+    model = helper.make_model(helper.make_graph(
+        g.nodes, "sliding_chunks",
+        [helper.make_tensor_value_info(x, TensorProto.FLOAT, g.values[x].shape) for x in inputs],
+        [helper.make_tensor_value_info(y, TensorProto.FLOAT, g.values[y].shape)], g.constants),
+        opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    onnx.save(model, name + ".onnx")
+    command = [run, name + ".onnx", f"--fusion-report={name}.json", f"--output={y}=@{name}.npy"]
+    for x in inputs:
+        np.save(f"{name}_{x}.npy", g.values[x].astype(np.float32))
+        command.append(f"--input={x}=@{name}_{x}.npy")
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    expected = g.values[y]
+    if not shift:
+        assert np.allclose(expected, reference(g, sizes[2], masked), rtol=1e-12, atol=1e-12), "the graph is another"
+    got = np.load(name + ".npy")
+    error = np.abs(got - expected).max()
+    assert error <= 2e-5 * np.abs(expected).max(), f"{name}: differs by {error}"
+    verdict, = json.load(open(name + ".json"))
+    if shift:
+        assert verdict["verdict"] == "missed", f"{name}: {verdict['verdict']}"
+    else:
+        assert verdict["verdict"] == "fused" and "window" in verdict["mask"], f"{name}: {verdict}"
+
+
+def main():
+    run, folder = sys.argv[1:]
+    for sizes in SIZES:
+        for masked in (False, True):
+            check(run, folder, sizes, masked, 0)
+        check(run, folder, sizes, False, 1)
+    print("graphs agree")
+
+
+if __name__ == "__main__":
+    main()
