@@ -121,6 +121,7 @@ public:
       : b(rewriter), op(op), side(side), maps(op.getIndexingMapsArray()) {}
 
   Value overSum();
+  Value overQuotient();
   Value beforeFactor();
   Value beforePlace();
   Value beforeReduction();
@@ -129,6 +130,8 @@ public:
 private:
   Value weights() { return op->getOperand(side); }
   Value overPlaces(Value x, int64_t dim, unsigned &at);
+  /// The sum or difference of two results.
+  Value combine(ArrayRef<Value> parts, bool isDifference);
   /// How the contraction's loops read an input of the elementwise op that makes the weights.
   AffineMap mapOf(OpOperand *input) {
     auto made = cast<linalg::LinalgOp>(input->getOwner());
@@ -167,11 +170,48 @@ Value Distributor::overSum() {
       return {};
     parts.push_back(contract(term->get(), map).getResult(0));
   }
+  return combine(parts, isa<arith::SubFOp>(getScalarOp(sum)));
+}
+
+/// ((x + y) / r) v -> (x / r) v + (y / r) v, where r is the same for all keys.
+Value Distributor::overQuotient() {
+  auto quotient = weights().getDefiningOp<linalg::LinalgOp>();
+  auto parts = readOperands<arith::DivFOp>(quotient);
+  auto sum = parts ? parts->first->get().getDefiningOp<linalg::LinalgOp>() : linalg::LinalgOp();
+  auto terms = readOperands<arith::AddFOp, arith::SubFOp>(sum);
+  SmallVector<unsigned> keys;
+  op.getReductionDims(keys);
+  if (!terms || llvm::any_of(keys, [&](unsigned key) { return mapOf(parts->second).isFunctionOfDim(key); }))
+    return {};
+  Value first = findWeights(terms->first->get()), second = findWeights(terms->second->get());
+  if (!first || !second || first == second)
+    return {};
+  AffineMap written = quotient.getMatchingIndexingMap(quotient.getDpsInitOperand(0));
+  auto isPlain = [](linalg::LinalgOp made, OpOperand *input) {
+    return made.getMatchingIndexingMap(input).isIdentity() &&
+           made.getMatchingIndexingMap(made.getDpsInitOperand(0)).isIdentity();
+  };
+  if (!isPlain(quotient, parts->first) || !isPlain(sum, terms->first) || !isPlain(sum, terms->second))
+    return {};
+  SmallVector<Value> products;
+  for (OpOperand *term : {terms->first, terms->second}) {
+    Value divided =
+        elementwise(b, quotient.getLoc(), tensor::getMixedSizes(b, quotient.getLoc(), quotient.getDpsInits()[0]),
+                    getElementTypeOrSelf(weights()), {term->get(), parts->second->get()},
+                    {written, quotient.getMatchingIndexingMap(parts->second)},
+                    [](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                      return arith::DivFOp::create(b, loc, args[0], args[1]);
+                    });
+    products.push_back(contract(divided, maps[side]).getResult(0));
+  }
+  return combine(products, isa<arith::SubFOp>(getScalarOp(sum)));
+}
+
+Value Distributor::combine(ArrayRef<Value> parts, bool isDifference) {
   auto type = cast<RankedTensorType>(op.getResult(0).getType());
   SmallVector<AffineMap> same(2, b.getMultiDimIdentityMap(type.getRank()));
-  bool isDifference = isa<arith::SubFOp>(getScalarOp(sum));
   return elementwise(b, op.getLoc(), tensor::getMixedSizes(b, op.getLoc(), op.getDpsInits()[0]), type.getElementType(),
-                     parts, same, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                     ValueRange(parts), same, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
                        if (isDifference)
                          return arith::SubFOp::create(b, loc, args[0], args[1]);
                        return arith::AddFOp::create(b, loc, args[0], args[1]);
@@ -369,6 +409,8 @@ bool distributeSum(RewriterBase &rewriter, linalg::ContractOp op) {
   for (unsigned side : {0, 1}) {
     Distributor distributor(rewriter, op, side);
     Value made = distributor.overSum();
+    if (!made)
+      made = distributor.overQuotient();
     if (!made)
       made = distributor.beforeFactor();
     if (!made)

@@ -4,6 +4,7 @@
 #include "passes/graph/Structured.h"
 #include "passes/graph/attention/DistributeSum.h"
 #include "passes/graph/attention/JoinSums.h"
+#include "passes/graph/attention/WeightSums.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -79,10 +80,10 @@ struct RaiseContractionPass : impl::RaiseContractionPassBase<RaiseContractionPas
       if (getReduction(op) == Combiner::sum)
         sums.push_back(op);
     });
-    for (linalg::LinalgOp sum : sums)
-      if (!raise(sum))
-        dropUnitSum(sum);
     IRRewriter rewriter(&getContext());
+    for (linalg::LinalgOp sum : sums)
+      if (!raise(sum) && !(dividesItsTerms(sum) && sumWeights(rewriter, sum)))
+        dropUnitSum(sum);
     SmallVector<linalg::LinalgOp> totals;
     getOperation()->walk([&](linalg::LinalgOp op) {
       if (isPointwise(op))
