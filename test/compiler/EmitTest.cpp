@@ -3,6 +3,7 @@
 #include "compiler/emit/cpu/LibraryTable.h"
 #include "compiler/emit/cpu/Object.h"
 #include "compiler/emit/cpu/SingleLaneStores.h"
+#include "compiler/emit/cpu/SteppedMultiples.h"
 #include "compiler/emit/cpu/Target.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/AsmParser/Parser.h"
@@ -172,6 +173,52 @@ void expectDescribedEntry(const attnrt_entry &entry) {
   EXPECT_STREQ(entry.outputs[0].name, "y");
   ASSERT_EQ(entry.num_messages, 2);
   EXPECT_STREQ(entry.messages[1], "sizes {0} and {1} differ");
+}
+
+/// What is left of multiplications in @f: 'm' or 's' each, and 'p' for each value that steps carry.
+std::string multiplesOf(llvm::StringRef ir) {
+  llvm::LLVMContext llvm;
+  llvm::SMDiagnostic error;
+  std::unique_ptr<llvm::Module> module = llvm::parseAssemblyString(ir, error, llvm);
+  if (!module)
+    return error.getMessage().str();
+  stepMultiples(*module);
+  EXPECT_FALSE(verifyModule(*module, &llvm::errs()));
+  std::string found;
+  for (llvm::Instruction &inst : instructions(*module->getFunction("f")))
+    if (inst.getOpcode() == llvm::Instruction::Mul || inst.getOpcode() == llvm::Instruction::Shl)
+      found += inst.getOpcode() == llvm::Instruction::Mul ? 'm' : 's';
+    else if (inst.getOpcode() == llvm::Instruction::PHI)
+      found += 'p';
+  return found;
+}
+
+TEST(SteppedMultiplesTest, MultiplesOfAnIndexBecomeSums) {
+  auto loop = [](llvm::StringRef body) {
+    return ("declare void @use(i64, i64)\n"
+            "define void @f(i64 %begin, i64 %end, i64 %other) {\n"
+            "  %before = add i64 %other, 1\n"
+            "  br label %loop\n"
+            "loop:\n"
+            "  %i = phi i64 [ 3, %0 ], [ %next, %loop ]\n" +
+            body +
+            "  call void @use(i64 %x, i64 %y)\n"
+            "  %next = add i64 %i, 2\n"
+            "  %more = icmp slt i64 %next, %end\n"
+            "  br i1 %more, label %loop, label %out\n"
+            "out:\n  ret void\n}\n")
+        .str();
+  };
+  EXPECT_EQ(multiplesOf(loop("  %x = shl i64 %i, 6\n  %y = mul i64 %i, 48\n")), "ppp");
+  // Of a distance: where it starts is multiplied before the loop.
+  EXPECT_EQ(multiplesOf(loop("  %d = sub i64 %i, %before\n  %x = shl i64 %d, 6\n  %y = add i64 %i, 1\n")), "mpp");
+  EXPECT_EQ(multiplesOf(loop("  %d = add i64 %before, %i\n  %x = shl i64 %d, 6\n  %y = add i64 %i, 1\n")), "mpp");
+  // Not of what the loop computes, and by no other value.
+  EXPECT_EQ(multiplesOf(loop("  %d = and i64 %i, %other\n  %x = shl i64 %d, 6\n  %y = mul i64 %i, %other\n")), "psm");
+  // More sums than that would take the registers of others.
+  EXPECT_EQ(multiplesOf(loop("  %x = mul i64 %i, 5\n  %b = mul i64 %i, 6\n  %c = mul i64 %i, 7\n"
+                             "  %y = mul i64 %i, 9\n")),
+            "pmmmm");
 }
 
 TEST_F(Emit, LinkedTableIsWhatWasDescribed) {

@@ -1,6 +1,8 @@
 #include "test/kernels/KernelHarness.h"
 
+#include "compiler/emit/cpu/CodePasses.h"
 #include "compiler/emit/cpu/Object.h"
+#include "compiler/emit/cpu/SteppedMultiples.h"
 
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -38,7 +40,6 @@
 #include "mlir/Transforms/Passes.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/IR/IRBuilder.h"
-#include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
@@ -322,12 +323,13 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   if (llvm::Error wrong = builder.parsePassPipeline(passes, passesOfVectorCode()))
     llvm::report_fatal_error(std::move(wrong));
   passes.run(module, mam);
+  stepMultiples(module);
 }
 
 template <typename Stream>
 bool emit(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeGenFileType kind, Stream &text) {
   llvm::raw_svector_ostream os(text);
-  llvm::legacy::PassManager codegen;
+  CodePasses codegen;
   if (machine.addPassesToEmitFile(codegen, os, nullptr, kind))
     return false;
   codegen.run(module);

@@ -1,10 +1,11 @@
 #include "compiler/emit/cpu/Object.h"
 
 #include "compiler/emit/cpu/BfloatWords.h"
+#include "compiler/emit/cpu/CodePasses.h"
 #include "compiler/emit/cpu/SingleLaneStores.h"
 #include "compiler/emit/cpu/StackUse.h"
+#include "compiler/emit/cpu/SteppedMultiples.h"
 #include "compiler/emit/cpu/Target.h"
-#include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/raw_ostream.h"
@@ -20,7 +21,7 @@ static constexpr llvm::StringLiteral kVectorCode =
     "loop-mssa(loop-rotate,licm<allowspeculation>,simple-loop-unswitch),"
     "simplifycfg,instcombine<no-verify-fixpoint>,loop(loop-idiom,loop-deletion),"
     "gvn,loop-mssa(licm<allowspeculation>),early-cse,"
-    "simplifycfg<no-keep-loops;hoist-common-insts;sink-common-insts>),globaldce,constmerge";
+    "simplifycfg<no-keep-loops;hoist-common-insts;sink-common-insts>,loop-simplify),globaldce,constmerge";
 
 llvm::StringRef passesOfVectorCode() { return kVectorCode; }
 
@@ -94,6 +95,8 @@ bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, 
     return false;
   }
   passes.run(module, modules);
+  if (level == llvm::OptimizationLevel::O3)
+    stepMultiples(module);
   storeSingleLanes(module);
   if (!target.getFeatures().contains("+avx512bf16"))
     moveBfloatAsWords(module);
@@ -106,7 +109,9 @@ bool emitObject(llvm::Module &module, TargetAttr target, unsigned optLevel, Obje
     return false;
   StackUse stack(module);
   llvm::raw_svector_ostream os(object.bytes);
-  llvm::legacy::PassManager passes;
+  llvm::legacy::PassManager all;
+  CodePasses some;
+  llvm::legacy::PassManager &passes = optLevel > 2 ? some : all;
   if (machine->addPassesToEmitFile(passes, os, nullptr, llvm::CodeGenFileType::ObjectFile, /*DisableVerify=*/true)) {
     error = "LLVM's " + target.getTriple().str() + " backend writes no object files";
     return false;
