@@ -260,7 +260,8 @@ private:
     std::string error;
     if (!code)
       return false;
-    if (!optimizeModule(*code, target, options.optLevel, sharedFunctions, error))
+    std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(target, options.optLevel, error);
+    if (!machine || !optimizeModule(*code, *machine, target, options.optLevel, sharedFunctions, error))
       return succeeded(fail(error));
     if (!text)
       text = std::move(code);

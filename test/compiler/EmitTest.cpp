@@ -15,6 +15,7 @@
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
 #include "gtest/gtest.h"
 #include <cstdlib>
 #include <dlfcn.h>
@@ -251,8 +252,10 @@ TEST_F(Emit, LinkedTableIsWhatWasDescribed) {
   Object object;
   ObjectBytes elf;
   emitLibraryTable(module, d);
-  ASSERT_TRUE(optimizeModule(module, target("x86-64"), 2, {}, error)) << error;
-  ASSERT_TRUE(emitObject(module, target("x86-64"), 2, object, error)) << error;
+  std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(target("x86-64"), 2, error);
+  ASSERT_TRUE(machine) << error;
+  ASSERT_TRUE(optimizeModule(module, *machine, target("x86-64"), 2, {}, error)) << error;
+  ASSERT_TRUE(emitObject(module, *machine, 2, object, error)) << error;
   ASSERT_TRUE(linkLibrary(object.bytes, elf, error)) << error;
 
   char path[] = "/tmp/attnc-emit-XXXXXX";
@@ -311,12 +314,14 @@ TEST_F(Emit, ObjectsOfALibrary) {
       %r = add i32 %n, 41
       ret i32 %r
     })"};
+  std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(target("x86-64"), 3, error);
+  ASSERT_TRUE(machine) << error;
   for (size_t n = 0; n < 2; ++n) {
     std::unique_ptr<llvm::Module> module = llvm::parseAssemblyString(texts[n], diagnostic, llvmContext);
     ASSERT_TRUE(module) << diagnostic.getMessage().str();
-    ASSERT_TRUE(optimizeModule(*module, target("x86-64"), 3, shared, error)) << error;
+    ASSERT_TRUE(optimizeModule(*module, *machine, target("x86-64"), 3, shared, error)) << error;
     Object made;
-    ASSERT_TRUE(emitObject(*module, target("x86-64"), 3, made, error)) << error;
+    ASSERT_TRUE(emitObject(*module, *machine, 3, made, error)) << error;
     objects[n] = std::move(made.bytes);
   }
   ObjectBytes elf, joined;
@@ -368,8 +373,10 @@ TEST_F(Emit, StackOfAnObject) {
   ASSERT_TRUE(module) << diagnostic.getMessage().str();
   Object object;
   std::string error;
-  ASSERT_TRUE(optimizeModule(*module, target("x86-64"), 3, {}, error)) << error;
-  ASSERT_TRUE(emitObject(*module, target("x86-64"), 3, object, error)) << error;
+  std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(target("x86-64"), 3, error);
+  ASSERT_TRUE(machine) << error;
+  ASSERT_TRUE(optimizeModule(*module, *machine, target("x86-64"), 3, {}, error)) << error;
+  ASSERT_TRUE(emitObject(*module, *machine, 3, object, error)) << error;
   EXPECT_GE(object.stackSize, 8000u);
   EXPECT_LT(object.stackSize, 9000u);
 }

@@ -5,7 +5,6 @@
 #include "compiler/emit/cpu/SingleLaneStores.h"
 #include "compiler/emit/cpu/StackUse.h"
 #include "compiler/emit/cpu/SteppedMultiples.h"
-#include "compiler/emit/cpu/Target.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/raw_ostream.h"
@@ -38,13 +37,10 @@ static llvm::OptimizationLevel levelOf(unsigned optLevel) {
   }
 }
 
-bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, const llvm::StringSet<> &shared,
-                    std::string &error) {
-  std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(target, optLevel, error);
-  if (!machine)
-    return false;
-  module.setTargetTriple(machine->getTargetTriple());
-  module.setDataLayout(machine->createDataLayout());
+bool optimizeModule(llvm::Module &module, llvm::TargetMachine &machine, TargetAttr target, unsigned optLevel,
+                    const llvm::StringSet<> &shared, std::string &error) {
+  module.setTargetTriple(machine.getTargetTriple());
+  module.setDataLayout(machine.createDataLayout());
   std::string width = std::to_string(target.getF32Lanes() * 32);
   for (llvm::Function &function : module) {
     bool isShared = shared.contains(function.getName());
@@ -78,7 +74,7 @@ bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, 
   llvm::ModuleAnalysisManager modules;
   llvm::PipelineTuningOptions tuning;
   tuning.LoopVectorization = tuning.SLPVectorization = tuning.LoopInterleaving = tuning.LoopUnrolling = false;
-  llvm::PassBuilder builder(machine.get(), tuning);
+  llvm::PassBuilder builder(&machine, tuning);
   builder.registerModuleAnalyses(modules);
   builder.registerCGSCCAnalyses(components);
   builder.registerFunctionAnalyses(functions);
@@ -103,17 +99,15 @@ bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, 
   return true;
 }
 
-bool emitObject(llvm::Module &module, TargetAttr target, unsigned optLevel, Object &object, std::string &error) {
-  std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(target, optLevel, error);
-  if (!machine)
-    return false;
+bool emitObject(llvm::Module &module, llvm::TargetMachine &machine, unsigned optLevel, Object &object,
+                std::string &error) {
   StackUse stack(module);
   llvm::raw_svector_ostream os(object.bytes);
   llvm::legacy::PassManager all;
   CodePasses some;
   llvm::legacy::PassManager &passes = optLevel > 2 ? some : all;
-  if (machine->addPassesToEmitFile(passes, os, nullptr, llvm::CodeGenFileType::ObjectFile, /*DisableVerify=*/true)) {
-    error = "LLVM's " + target.getTriple().str() + " backend writes no object files";
+  if (machine.addPassesToEmitFile(passes, os, nullptr, llvm::CodeGenFileType::ObjectFile, /*DisableVerify=*/true)) {
+    error = "LLVM's " + machine.getTargetTriple().str() + " backend writes no object files";
     return false;
   }
   passes.run(module);

@@ -9,7 +9,8 @@
 
 namespace llvm {
 class Module;
-}
+class TargetMachine;
+} // namespace llvm
 
 namespace attn {
 
@@ -20,9 +21,9 @@ namespace attn {
 /// end bf16 moves as words where the target has none.
 /// `shared` are the functions that one object of a library has and others call;
 /// all others but attnrt_library_query are seen in their object alone.
-/// False, with `error` set, when LLVM has no such target.
-bool optimizeModule(llvm::Module &module, TargetAttr target, unsigned optLevel, const llvm::StringSet<> &shared,
-                    std::string &error);
+/// False, with `error` set, where LLVM does not know that pipeline.
+bool optimizeModule(llvm::Module &module, llvm::TargetMachine &machine, TargetAttr target, unsigned optLevel,
+                    const llvm::StringSet<> &shared, std::string &error);
 
 /// LLVM's passes at level 3, as text.
 llvm::StringRef passesOfVectorCode();
@@ -35,8 +36,10 @@ struct Object {
   uint64_t stackSize = 0;
 };
 
-/// Makes the object of an optimised module.
-bool emitObject(llvm::Module &module, TargetAttr target, unsigned optLevel, Object &object, std::string &error);
+/// Makes the object of an optimised module. `machine` is of makeTargetMachine, as above; one after the other, modules
+/// may share it.
+bool emitObject(llvm::Module &module, llvm::TargetMachine &machine, unsigned optLevel, Object &object,
+                std::string &error);
 
 /// Links objects to a shared library in memory, in process. Only
 /// attnrt_library_query is visible from outside.

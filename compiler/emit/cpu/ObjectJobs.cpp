@@ -1,4 +1,5 @@
 #include "compiler/emit/cpu/ObjectJobs.h"
+#include "compiler/emit/cpu/Target.h"
 
 #include "llvm/Support/TimeProfiler.h"
 
@@ -42,14 +43,32 @@ void ObjectJobs::compile(Job &job) {
   ObjectCache cache = options.cache;
   if (cache.load(*job.module, options.target, options.optLevel, job.object))
     return;
+  std::unique_ptr<llvm::TargetMachine> machine = takeMachine(job.error);
+  if (!machine)
+    return;
   {
     mlir::TimingScope scope = timing.nest("LLVM optimisation");
-    if (!optimizeModule(*job.module, options.target, options.optLevel, options.shared, job.error))
+    if (!optimizeModule(*job.module, *machine, options.target, options.optLevel, options.shared, job.error))
       return;
   }
   mlir::TimingScope scope = timing.nest("machine code");
-  if (emitObject(*job.module, options.target, options.optLevel, job.object, job.error))
+  if (emitObject(*job.module, *machine, options.optLevel, job.object, job.error))
     cache.store(job.object);
+  giveBack(std::move(machine));
+}
+
+std::unique_ptr<llvm::TargetMachine> ObjectJobs::takeMachine(std::string &error) {
+  {
+    std::scoped_lock lock(mutex);
+    if (!idleMachines.empty())
+      return idleMachines.pop_back_val();
+  }
+  return makeTargetMachine(options.target, options.optLevel, error);
+}
+
+void ObjectJobs::giveBack(std::unique_ptr<llvm::TargetMachine> machine) {
+  std::scoped_lock lock(mutex);
+  idleMachines.push_back(std::move(machine));
 }
 
 } // namespace attn

@@ -4,11 +4,15 @@
 #include "compiler/emit/cpu/Object.h"
 #include "compiler/emit/cpu/ObjectCache.h"
 #include "mlir/Support/Timing.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/ThreadPool.h"
+#include "llvm/Target/TargetMachine.h"
 #include <deque>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 namespace attn {
 
@@ -40,12 +44,18 @@ private:
   };
   void run(Job &job);
   void compile(Job &job);
+  /// A machine that no other thread uses: each has tables that take long to fill. Null, with `error` set, where LLVM
+  /// has no such target.
+  std::unique_ptr<llvm::TargetMachine> takeMachine(std::string &error);
+  void giveBack(std::unique_ptr<llvm::TargetMachine> machine);
 
   Options options;
   mlir::TimingScope &timing;
   const bool isTraced; ///< a timeline is wanted, of which each thread keeps its part
   std::deque<Job> jobs;
-  llvm::DefaultThreadPool threads; ///< last: they end before what they use
+  std::mutex mutex;
+  llvm::SmallVector<std::unique_ptr<llvm::TargetMachine>> idleMachines; ///< guarded by mutex
+  llvm::DefaultThreadPool threads;                                      ///< last: they end before what they use
 };
 
 } // namespace attn
