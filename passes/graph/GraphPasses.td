@@ -131,10 +131,14 @@ def RaiseContractionPass : Pass<"attn-raise-contraction"> {
     whose result the places are taken. A product of weights, (x y) v, is
     x (y v): two attentions, one of the other's result.
 
+    The sum of weights by which a mixture of softmaxes is divided is that of
+    their factors. Values that are weighed block by block of keys with a running
+    maximum, as flash attention does, are weighed by one softmax over all keys.
+
     Numerical effect: rounding; of an infinite value the difference of two sums
     is NaN, and so it is where either sum overflows.
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::tensor::TensorDialect"];
 }
 

@@ -44,7 +44,12 @@ public:
       sizes.push_back(sizeOf(coordinate));
     }
     Value scores = elementwise(band.score, hide);
-    Value weights = scores ? SoftmaxOp::create(b, loc, scores.getType(), scores, loops[band.getKey()]) : Value();
+    Value weights;
+    if (scores) {
+      auto whole = SoftmaxOp::create(b, loc, scores.getType(), scores, loops[band.getKey()]);
+      whole->setDiscardableAttrs(skewed->getDiscardableAttrDictionary()); // what it takes for granted
+      weights = whole.getResult();
+    }
     if (weights && band.weight->kind != CaseExpr::Read) {
       softmax = weights;
       weights = elementwise(band.weight, nullptr);

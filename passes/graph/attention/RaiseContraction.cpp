@@ -4,6 +4,7 @@
 #include "passes/graph/Structured.h"
 #include "passes/graph/attention/DistributeSum.h"
 #include "passes/graph/attention/JoinSums.h"
+#include "passes/graph/attention/RunningSoftmax.h"
 #include "passes/graph/attention/WeightSums.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -90,7 +91,8 @@ struct RaiseContractionPass : impl::RaiseContractionPassBase<RaiseContractionPas
         totals.push_back(op);
     });
     for (linalg::LinalgOp total : llvm::reverse(totals)) // the whole sum before a part of it
-      joinSums(rewriter, total);
+      if (!raiseRunningSoftmax(rewriter, total))
+        joinSums(rewriter, total);
     SmallVector<linalg::ContractOp> contractions = collect<linalg::ContractOp>(getOperation());
     for (linalg::ContractOp op : llvm::reverse(contractions))
       distribute(rewriter, op);

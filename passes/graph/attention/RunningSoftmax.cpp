@@ -1,0 +1,278 @@
+#include "passes/graph/attention/RunningSoftmax.h"
+
+#include "dialects/attn/AttnOps.h"
+#include "passes/graph/Structured.h"
+#include "passes/graph/element/Element.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Remarks.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+/// Elements that are added up, each some times.
+using Exponent = SmallVector<std::pair<Element, int>>;
+
+/// One block of keys, in the numerator or in the denominator: exp(score + rest), and the value, if it has one.
+struct Block {
+  Element score, value;
+  AffineExpr key;
+  Exponent rest;
+};
+
+class RunningSoftmax {
+public:
+  explicit RunningSoftmax(linalg::LinalgOp quotient) : quotient(quotient), reader(quotient->getResult(0)) {}
+
+  bool match();
+  Value write(RewriterBase &b);
+
+private:
+  /// Adds the blocks of which `element` is a sum; each is multiplied by exp of `faded`.
+  bool addBlocks(const Element &element, const Exponent &faded, SmallVector<Block> &blocks);
+  bool addBlock(const Element &element, const Exponent &faded, SmallVector<Block> &blocks);
+  void addTerms(const Element &element, int times, Exponent &exponent);
+  bool isSame(const Exponent &a, const Exponent &b);
+  /// How loops, the result's dimensions and the key, read an element.
+  std::optional<AffineMap> mapOf(const Element &element, const Block &block);
+
+  linalg::LinalgOp quotient;
+  ElementReader reader;
+  SmallVector<Block> above, below;
+};
+
+void RunningSoftmax::addTerms(const Element &element, int times, Exponent &exponent) {
+  Element e = reader.resolve(element);
+  if (Operation *op = e.getOp(); isa_and_nonnull<arith::SubFOp, arith::AddFOp>(op)) {
+    addTerms(reader.operand(e, 0), times, exponent);
+    return addTerms(reader.operand(e, 1), isa<arith::SubFOp>(op) ? -times : times, exponent);
+  }
+  for (auto &[known, count] : exponent)
+    if (reader.isSame(known, e)) {
+      count += times;
+      return;
+    }
+  exponent.emplace_back(e, times);
+}
+
+bool RunningSoftmax::addBlocks(const Element &element, const Exponent &faded, SmallVector<Block> &blocks) {
+  constexpr size_t kMaxBlocks = 256;
+  Element e = reader.resolve(element);
+  Operation *op = e.getOp();
+  if (blocks.size() == kMaxBlocks)
+    return false;
+  if (isa_and_nonnull<arith::AddFOp>(op))
+    return addBlocks(reader.operand(e, 0), faded, blocks) && addBlocks(reader.operand(e, 1), faded, blocks);
+  if (!isa_and_nonnull<arith::MulFOp>(op))
+    return addBlock(e, faded, blocks);
+  for (unsigned n : {0, 1}) {
+    Element factor = reader.resolve(reader.operand(e, n));
+    if (!isa_and_nonnull<math::ExpOp>(factor.getOp()))
+      continue;
+    Exponent more = faded;
+    addTerms(reader.operand(factor, 0), 1, more);
+    return addBlocks(reader.operand(e, 1 - n), more, blocks);
+  }
+  return false;
+}
+
+bool RunningSoftmax::addBlock(const Element &element, const Exponent &faded, SmallVector<Block> &blocks) {
+  auto sum = dyn_cast_or_null<linalg::LinalgOp>(element.getOp());
+  bool isProduct = isContraction(sum);
+  if ((!isProduct && getReduction(sum) != Combiner::sum) || (isProduct && !isZeroFill(sum.getDpsInits()[0])))
+    return false;
+  SmallVector<unsigned> keys;
+  sum.getReductionDims(keys);
+  SmallVector<Element> sources = reader.sources(element);
+  if (keys.size() != 1 || sources.empty())
+    return false;
+  AffineExpr key = reader.inner({sum, keys.front(), element.at});
+  for (unsigned n = 0; n != sources.size(); ++n) {
+    Element weight = reader.resolve(sources[n]);
+    if (!isa_and_nonnull<math::ExpOp>(weight.getOp()))
+      continue;
+    // exp(s - m): the score is read at the key, and nothing else.
+    Element exponent = reader.resolve(reader.operand(weight, 0));
+    if (!isa_and_nonnull<arith::SubFOp>(exponent.getOp()))
+      return false;
+    std::optional<Element> score = reader.tensor(reader.operand(exponent, 0));
+    Block block = {score.value_or(Element{}), isProduct ? sources[1 - n] : Element{}, key, faded};
+    addTerms(reader.operand(exponent, 1), -1, block.rest);
+    llvm::erase_if(block.rest, [](const auto &term) { return term.second == 0; });
+    auto isAtKey = [&](const Element &e) { return llvm::is_contained(e.at.getResults(), key); };
+    if (!score || !isAtKey(*score) || (isProduct && !isAtKey(block.value)) ||
+        llvm::any_of(block.rest, [&](const auto &term) { return isAtKey(term.first); }))
+      return false;
+    blocks.push_back(block);
+    return true;
+  }
+  return false;
+}
+
+bool RunningSoftmax::isSame(const Exponent &a, const Exponent &b) {
+  return a.size() == b.size() && llvm::all_of(a, [&](const auto &term) {
+           return llvm::any_of(b, [&](const auto &other) {
+             return term.second == other.second && reader.isSame(term.first, other.first);
+           });
+         });
+}
+
+bool RunningSoftmax::match() {
+  Element y = reader.resolve(reader.at(quotient->getResult(0)));
+  if (!isa_and_nonnull<arith::DivFOp>(y.getOp()) || !addBlocks(reader.operand(y, 0), {}, above) ||
+      !addBlocks(reader.operand(y, 1), {}, below) || above.size() < 2 || above.size() != below.size())
+    return false;
+  for (auto [x, z] : llvm::zip_equal(above, below))
+    if (!x.value.value || x.score.value != z.score.value || !isSame(x.rest, above.front().rest) ||
+        !isSame(z.rest, above.front().rest))
+      return false;
+  return true;
+}
+
+std::optional<AffineMap> RunningSoftmax::mapOf(const Element &element, const Block &block) {
+  unsigned rank = reader.numRootPlaces();
+  SmallVector<AffineExpr> exprs;
+  for (AffineExpr place : element.at.getResults()) {
+    auto dim = dyn_cast<AffineDimExpr>(place);
+    if (!dim || (place != block.key && dim.getPosition() >= rank))
+      return std::nullopt;
+    exprs.push_back(getAffineDimExpr(place == block.key ? rank : dim.getPosition(), place.getContext()));
+  }
+  AffineMap map = AffineMap::get(rank + 1, 0, exprs, element.at.getContext());
+  return map.isProjectedPermutation() ? std::optional(map) : std::nullopt;
+}
+
+/// The slice that `parts`, slices of one tensor, are beside each other along `dim`; null for others.
+Value joinSlices(RewriterBase &b, Location loc, ArrayRef<Value> parts, int64_t dim) {
+  auto first = parts.front().getDefiningOp<tensor::ExtractSliceOp>();
+  if (!first || first.getSourceType().getRank() != first.getType().getRank() || !first.hasUnitStride())
+    return {};
+  std::optional<int64_t> begin = getConstantIntValue(first.getMixedOffsets()[dim]);
+  int64_t end = begin.value_or(0);
+  for (Value part : parts) {
+    auto slice = part.getDefiningOp<tensor::ExtractSliceOp>();
+    if (!begin || !slice || slice.getSource() != first.getSource() || !slice.hasUnitStride() ||
+        !isConstantIntValue(slice.getMixedOffsets()[dim], end))
+      return {};
+    for (int64_t n = 0; n != first.getType().getRank(); ++n)
+      if (n != dim && (slice.getMixedOffsets()[n] != first.getMixedOffsets()[n] ||
+                       slice.getMixedSizes()[n] != first.getMixedSizes()[n]))
+        return {};
+    end += cast<RankedTensorType>(part.getType()).getDimSize(dim);
+  }
+  SmallVector<OpFoldResult> sizes = first.getMixedSizes();
+  sizes[dim] = b.getIndexAttr(end - *begin);
+  return tensor::ExtractSliceOp::create(b, loc, first.getSource(), first.getMixedOffsets(), sizes,
+                                        first.getMixedStrides());
+}
+
+Value join(RewriterBase &b, Location loc, ArrayRef<Value> parts, int64_t dim);
+
+/// The product that `parts`, products of one tensor and parts of another, are together; null for others.
+Value joinProducts(RewriterBase &b, Location loc, ArrayRef<Value> parts, int64_t dim) {
+  auto op = parts.front().getDefiningOp<linalg::ContractOp>();
+  if (!op)
+    return {};
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  SmallVector<Value> lhs, rhs;
+  int64_t size = 0;
+  for (Value part : parts) {
+    auto other = part.getDefiningOp<linalg::ContractOp>();
+    if (!other || !isContraction(other) || other.getIndexingMapsArray() != maps || !isZeroFill(other.getDpsInits()[0]))
+      return {};
+    lhs.push_back(other->getOperand(0));
+    rhs.push_back(other->getOperand(1));
+    size += cast<RankedTensorType>(part.getType()).getDimSize(dim);
+  }
+  AffineExpr along = maps[2].getResult(dim);
+  std::optional<unsigned> left = maps[0].getResultPosition(along), right = maps[1].getResultPosition(along);
+  if ((left && right) || (!left && !llvm::all_equal(lhs)) || (!right && !llvm::all_equal(rhs)))
+    return {};
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, op.getDpsInits()[0]);
+  sizes[dim] = b.getIndexAttr(size);
+  return contraction(b, loc, sizes, getElementTypeOrSelf(parts.front()), left ? join(b, loc, lhs, *left) : lhs.front(),
+                     right ? join(b, loc, rhs, *right) : rhs.front(), maps);
+}
+
+/// `parts`, of known sizes along `dim`, one behind the other. What the same ops make of parts is made of the whole.
+Value join(RewriterBase &b, Location loc, ArrayRef<Value> parts, int64_t dim) {
+  if (Value slice = joinSlices(b, loc, parts, dim))
+    return slice;
+  if (Value product = joinProducts(b, loc, parts, dim))
+    return product;
+  auto isTransposed = [&](Value part) {
+    auto transpose = part.getDefiningOp<linalg::TransposeOp>(),
+         first = parts.front().getDefiningOp<linalg::TransposeOp>();
+    return transpose && transpose.getPermutation() == first.getPermutation();
+  };
+  if (llvm::all_of(parts, isTransposed)) {
+    auto transpose = parts.front().getDefiningOp<linalg::TransposeOp>();
+    SmallVector<Value> inputs = llvm::map_to_vector(
+        parts, [](Value part) -> Value { return part.getDefiningOp<linalg::TransposeOp>().getInput(); });
+    Value whole = join(b, loc, inputs, transpose.getPermutation()[dim]);
+    return transposed(b, loc, whole, transpose.getPermutation());
+  }
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, parts.front());
+  int64_t size = 0;
+  for (Value part : parts)
+    size += cast<RankedTensorType>(part.getType()).getDimSize(dim);
+  sizes[dim] = b.getIndexAttr(size);
+  Value whole = emptyTensor(b, loc, sizes, getElementTypeOrSelf(parts.front()));
+  int64_t offset = 0;
+  for (Value part : parts) {
+    whole = insertAlong(b, loc, part, whole, dim, b.getIndexAttr(offset));
+    offset += cast<RankedTensorType>(part.getType()).getDimSize(dim);
+  }
+  return whole;
+}
+
+Value RunningSoftmax::write(RewriterBase &b) {
+  Location loc = quotient.getLoc();
+  std::optional<AffineMap> scoreMap, valueMap;
+  SmallVector<Value> scores, values;
+  unsigned rank = reader.numRootPlaces();
+  AffineExpr key = b.getAffineDimExpr(rank);
+  for (const Block &block : above) {
+    std::optional<AffineMap> score = mapOf(block.score, block), value = mapOf(block.value, block);
+    if (!score || !value || (scoreMap && (score != scoreMap || value != valueMap)))
+      return {};
+    scoreMap = score;
+    valueMap = value;
+    scores.push_back(block.score.value);
+    values.push_back(block.value.value);
+    int64_t numKeys = cast<RankedTensorType>(scores.back().getType()).getDimSize(*score->getResultPosition(key));
+    if (ShapedType::isDynamic(numKeys) || getElementTypeOrSelf(scores.back()) != getElementTypeOrSelf(scores.front()) ||
+        cast<RankedTensorType>(values.back().getType()).getDimSize(*value->getResultPosition(key)) != numKeys)
+      return {};
+  }
+  b.setInsertionPoint(quotient);
+  int64_t dim = *scoreMap->getResultPosition(key);
+  Value score = join(b, loc, scores, dim);
+  Value weights = SoftmaxOp::create(b, loc, score.getType(), score, dim);
+  return contraction(b, loc, tensor::getMixedSizes(b, loc, quotient.getDpsInits()[0]),
+                     getElementTypeOrSelf(quotient->getResult(0)), weights,
+                     join(b, loc, values, *valueMap->getResultPosition(key)),
+                     {*scoreMap, *valueMap, b.getMultiDimIdentityMap(rank + 1).dropResult(rank)});
+}
+
+} // namespace
+
+bool raiseRunningSoftmax(RewriterBase &b, linalg::LinalgOp quotient) {
+  if (!isPointwise(quotient) || !isa_and_nonnull<arith::DivFOp>(getScalarOp(quotient)))
+    return false;
+  RunningSoftmax softmax(quotient);
+  Value whole = softmax.match() ? softmax.write(b) : Value();
+  if (!whole)
+    return false;
+  remark::passed(quotient.getLoc(), remark::RemarkOpts::name("RunningSoftmax").category("attn-raise-contraction"))
+      << "a softmax with a running maximum is one over all keys";
+  b.replaceOp(quotient, castTo(b, quotient.getLoc(), whole, quotient->getResult(0).getType()));
+  return true;
+}
+
+} // namespace attn
