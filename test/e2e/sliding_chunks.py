@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Sliding windows as Longformer computes them, in overlapping chunks with a skew: sliding_chunks.py ATTN_RUN FOLDER
 
-Each graph has a reference in float64: each query sees the keys at most a window away. One graph has a slice that is off
-by one, so that it is no such attention; its reference is the graph itself, in float64.
+Each graph has a reference in float64: each query sees the keys at most a window away. Others look like them, but are no
+such attentions; their reference is the graph itself, in float64.
 """
 import json
 import subprocess
@@ -12,6 +12,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+# What graphs differ in: a mask of keys; a slice that is off by one; weights that are not 0 where the softmax is; rows of
+# queries that are gathered from a tensor with one more.
+VARIANTS = ("", "masked", "shifted", "raised", "gathered")
 # batch, tokens, window, heads, width
 SIZES = [(1, 8, 2, 2, 4), (2, 16, 2, 1, 8), (2, 24, 4, 3, 5), (1, 64, 16, 2, 16), (3, 12, 3, 2, 8)]
 
@@ -66,9 +69,9 @@ class Graph:
         return self.concat(parts, 1)
 
 
-def scores(g, q, k, w, shift):
+def scores(g, queries, k, w, shift=0):
     """Scores of each query by the place of the key in its window: [batch * heads, tokens / w, w, 2 w + 1]."""
-    rows = g.einsum("bcxd,bcyd->bcxy", g.chunks(q, 2 * w, w), g.chunks(k, 2 * w, w))
+    rows = g.einsum("bcxd,bcyd->bcxy", queries, g.chunks(k, 2 * w, w))
     bh, count = g.values[rows].shape[:2]
     skewed = g.reshape(g.pad(rows, [0, 0, 0, 0], [0, 0, 1, 0], 0), [bh, count, 2 * w, 2 * w + 1])
     upper = g.slice(g.slice(skewed, 2, 0, w), 3, 0, w + 1)
@@ -79,21 +82,27 @@ def scores(g, q, k, w, shift):
     return g.concat([g.concat([first, lower], 1), g.concat([upper, last], 1)], 3)
 
 
-def build(batch, tokens, w, heads, width, masked, shift):
+def build(batch, tokens, w, heads, width, variant):
     rng = np.random.default_rng(7)
     g = Graph()
     for name in ("q", "k", "v"):
         g.values[name] = rng.standard_normal((batch, tokens, heads, width)).astype(np.float32).astype(np.float64)
     g.values["m"] = np.where(rng.random((batch, tokens)) < 0.3, -1e4, rng.standard_normal((batch, tokens))).astype(
         np.float32).astype(np.float64)
+    extra = np.zeros((batch, 1, heads, width))
+    g.values["r"] = np.concatenate([g.values["q"], extra], 1).transpose(0, 2, 1, 3).reshape(-1, tokens + 1, width)
     q, k, v = (g.reshape(g.transpose(x, [0, 2, 1, 3]), [batch * heads, tokens, width]) for x in ("q", "k", "v"))
-    s = g.reshape(scores(g, q, k, w, shift), [batch, heads, tokens, 2 * w + 1])
+    queries = g.chunks(q, 2 * w, w)
+    if variant == "gathered":
+        places = np.arange(tokens // w - 1)[:, None] * w + np.arange(2 * w)
+        queries = g.add("Gather", ["r", g.constant(places)], g.values["r"][:, places], axis=1)
+    s = g.reshape(scores(g, queries, k, w, variant == "shifted"), [batch, heads, tokens, 2 * w + 1])
     rows, columns = np.arange(tokens)[:, None], np.arange(2 * w + 1) - w
     key = g.add("Add", [g.constant(rows), g.constant(columns)], rows + columns)
-    if masked:
+    if variant == "masked":
         # The mask of a key, as the product of 1 and it.
         ones = g.constant(np.ones((batch, tokens, 1), np.float32))
-        bias = scores(g, ones, g.reshape("m", [batch, tokens, 1]), w, shift)
+        bias = scores(g, g.chunks(ones, 2 * w, w), g.reshape("m", [batch, tokens, 1]), w)
         bias = g.reshape(bias, [batch, 1, tokens, 2 * w + 1])
         s = g.add("Add", [s, bias], g.values[s] + g.values[bias])
     before = g.add("Less", [key, g.constant(np.array(0))], rows + columns < 0)
@@ -102,6 +111,9 @@ def build(batch, tokens, w, heads, width, masked, shift):
     s = g.add("Where", [hidden, g.constant(np.float32(-np.inf)), s], np.where(g.values[hidden], -np.inf, g.values[s]))
     e = np.exp(g.values[s] - g.values[s].max(-1, keepdims=True))
     p = g.add("Softmax", [s], e / e.sum(-1, keepdims=True), axis=-1)
+    if variant == "raised":
+        more = g.add("Add", [p, g.constant(np.float32(0.25))], g.values[p] + 0.25)
+        p = g.add("Where", [hidden, g.constant(np.float32(0)), more], np.where(g.values[hidden], 0, g.values[more]))
     count = tokens // w
     p = g.reshape(p, [batch * heads, count, w, 2 * w + 1])
     p = g.reshape(g.pad(p, [0, 0, 0, 0], [0, 0, 0, w + 1], 0), [batch * heads, count, w * (3 * w + 2)])
@@ -122,14 +134,20 @@ def reference(g, w, masked):
     return np.einsum("bhij,bjhe->bihe", e / e.sum(-1, keepdims=True), v)
 
 
-def check(run, folder, sizes, masked, shift):
-    g, y = build(*sizes, masked, shift)
-    inputs = ["q", "k", "v", *(["m"] if masked else [])]
-    name = f"{folder}/{'x'.join(map(str, sizes))}{'m' if masked else ''}{'s' if shift else ''}"
+def check(run, folder, sizes, variant):
+    g, y = build(*sizes, variant)
+    inputs = ["r" if variant == "gathered" else "q", "k", "v", *(["m"] if variant == "masked" else [])]
+    name = f"{folder}/{'x'.join(map(str, sizes))}{variant}"
+    used, nodes = {y}, []
+    for node in reversed(g.nodes):
+        if node.output[0] in used:
+            nodes.insert(0, node)
+            used.update(node.input)
     model = helper.make_model(helper.make_graph(
-        g.nodes, "sliding_chunks",
+        nodes, "sliding_chunks",
         [helper.make_tensor_value_info(x, TensorProto.FLOAT, g.values[x].shape) for x in inputs],
-        [helper.make_tensor_value_info(y, TensorProto.FLOAT, g.values[y].shape)], g.constants),
+        [helper.make_tensor_value_info(y, TensorProto.FLOAT, g.values[y].shape)],
+        [c for c in g.constants if c.name in used]),
         opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     onnx.save(model, name + ".onnx")
     command = [run, name + ".onnx", f"--fusion-report={name}.json", f"--output={y}=@{name}.npy"]
@@ -138,24 +156,24 @@ def check(run, folder, sizes, masked, shift):
         command.append(f"--input={x}=@{name}_{x}.npy")
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     expected = g.values[y]
-    if not shift:
-        assert np.allclose(expected, reference(g, sizes[2], masked), rtol=1e-12, atol=1e-12), "the graph is another"
+    if variant in ("", "masked", "gathered"):
+        same = np.allclose(expected, reference(g, sizes[2], variant == "masked"), rtol=1e-12, atol=1e-12)
+        assert same, "the graph is another"
     got = np.load(name + ".npy")
     error = np.abs(got - expected).max()
     assert error <= 2e-5 * np.abs(expected).max(), f"{name}: differs by {error}"
     verdict, = json.load(open(name + ".json"))
-    if shift:
-        assert verdict["verdict"] == "missed", f"{name}: {verdict['verdict']}"
-    else:
+    if variant in ("", "masked"):
         assert verdict["verdict"] == "fused" and "window" in verdict["mask"], f"{name}: {verdict}"
+    elif variant != "gathered":
+        assert verdict["verdict"] == "missed", f"{name}: {verdict['verdict']}"
 
 
 def main():
     run, folder = sys.argv[1:]
     for sizes in SIZES:
-        for masked in (False, True):
-            check(run, folder, sizes, masked, 0)
-        check(run, folder, sizes, False, 1)
+        for variant in VARIANTS:
+            check(run, folder, sizes, variant)
     print("graphs agree")
 
 

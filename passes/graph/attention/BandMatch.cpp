@@ -279,6 +279,10 @@ bool BandReader::readKeys() {
   band.value = unify(valueCases);
   if (!band.score || !band.weight || !band.value || band.value->kind != CaseExpr::Read)
     return false;
+  // Keys outside of the band, to which the softmax over all keys gives 0, are to have no weight either.
+  CaseExprRef none = CaseReader::makeNumber(FloatAttr::get(getElementTypeOrSelf(band.softmax.getType()), 0.0));
+  if (!isZero(*reader.substitute(band.weight, band.softmax.getResult(), none)))
+    return false;
   // Places of the window that are no key's count for nothing.
   Linear place = Linear::variable(reader.addVariable(Linear{band.count}));
   SmallVector<Linear> row;
@@ -298,15 +302,6 @@ bool BandReader::readKeys() {
 }
 
 } // namespace
-
-SmallVector<int> Band::getCoordinates(const CaseExpr &read) const {
-  SmallVector<int> result;
-  for (const Linear &along : read.place) {
-    auto *is = llvm::find(coordinates, along);
-    result.push_back(is == coordinates.end() ? -1 : is - coordinates.begin());
-  }
-  return result;
-}
 
 std::optional<Band> matchBand(SoftmaxOp softmax, OpOperand &weights, Value result, const SymbolTable &symbols,
                               const WeightStore *store, unsigned &numSteps) {

@@ -24,8 +24,6 @@ struct Band {
   CaseExprRef score, weight, value;
 
   unsigned getKey() const { return mlir::cast<mlir::RankedTensorType>(result.getType()).getRank(); }
-  /// Which coordinate each place of a read is, -1 for 0.
-  llvm::SmallVector<int> getCoordinates(const CaseExpr &read) const;
 };
 
 /// The band of the sum that reads `weights`, which come from `softmax`; `result` is the sum or a view of it. Counts the

@@ -20,8 +20,8 @@ namespace attn {
 
 namespace {
 
-/// Steps of reading that are taken for one softmax: about ten times those of Longformer.
-constexpr unsigned kMaxSteps = 50000;
+/// Steps of reading that are taken for one softmax: about five times those of Longformer.
+constexpr unsigned kMaxSteps = 30000;
 
 /// Writes a band as an attention over all keys that hides those outside of it.
 class BandWriter {
@@ -83,8 +83,13 @@ private:
     for (auto [n, along] : llvm::enumerate(read.place)) {
       const auto *is = llvm::find(band.coordinates, along);
       int loop = is != band.coordinates.end() ? loops[is - band.coordinates.begin()] : -1;
-      if (is == band.coordinates.end() && summed >= 0 && along == Linear::variable(summed))
+      bool isSummed = is == band.coordinates.end() && summed >= 0 && along == Linear::variable(summed);
+      if (isSummed)
         loop = numLoops - 1;
+      // All of the tensor is read.
+      if (loop >= 0 &&
+          !(Extent::of(read.tensor, n) == (isSummed ? Extent(numTerms) : extentOf(is - band.coordinates.begin()))))
+        return {};
       if (loop < 0 && cast<RankedTensorType>(read.tensor.getType()).getDimSize(n) != 1)
         return {};
       if (loop < 0)
@@ -122,7 +127,9 @@ private:
       steps.emplace_back(step, n < band.coordinates.size() ? sizeOf(n) : OpFoldResult(b.getIndexAttr(numTerms)));
       exprs.push_back(b.getAffineDimExpr(loop));
     }
-    if (!rest.getConstant())
+    // At each query and at each key the graph reads it, too, but not at each pair of them.
+    auto has = [&](unsigned coordinate) { return llvm::is_contained(exprs, b.getAffineDimExpr(loops[coordinate])); };
+    if (!rest.getConstant() || (has(band.queryDim) && has(band.getKey())))
       return {};
     SmallVector<OpFoldResult> extents = llvm::map_to_vector(steps, [](auto &step) { return step.second; });
     Value gathered =
@@ -143,10 +150,10 @@ private:
     return {gathered, AffineMap::get(numLoops, 0, exprs, b.getContext())};
   }
 
-  OpFoldResult sizeOf(unsigned coordinate) {
-    return coordinate == band.getKey() ? OpFoldResult(b.getIndexAttr(band.numKeys))
-                                       : Extent::of(band.result, coordinate).materialize(b, loc);
+  Extent extentOf(unsigned coordinate) {
+    return coordinate == band.getKey() ? Extent(band.numKeys) : Extent::of(band.result, coordinate);
   }
+  OpFoldResult sizeOf(unsigned coordinate) { return extentOf(coordinate).materialize(b, loc); }
 
   Value product(const CaseExpr &expr) {
     auto sum = cast<linalg::LinalgOp>(expr.op);

@@ -34,6 +34,14 @@ bool movesElements(linalg::LinalgOp op) {
 /// Whether sums and products of this type are followed as those of integers: small numbers of it do not wrap.
 bool wrapsNot(Type type) { return type.isIndex() || type.isInteger(64); }
 
+/// Whether an index is a size, or a product of sizes: no less than 0.
+bool isSize(Value index) {
+  if (auto product = index.getDefiningOp<arith::MulIOp>())
+    return index.getType().isIndex() && isSize(product.getLhs()) && isSize(product.getRhs());
+  std::optional<int64_t> number = getConstantIntValue(index);
+  return index.getDefiningOp<tensor::DimOp>() || (number && *number >= 0 && index.getType().isIndex());
+}
+
 /// Numbers that are made of larger ones are not followed, so that none wraps.
 constexpr int64_t kMaxNumber = int64_t{1} << 40;
 
@@ -61,8 +69,10 @@ void CaseReader::readLinalg(linalg::LinalgOp op, Place place, const Guards &guar
       return take(guards, makeRead(op->getResult(0), place));
     if (auto isFloat = dyn_cast<FloatAttr>(number))
       return take(guards, makeNumber(isFloat));
-    auto integer = cast<IntegerAttr>(number);
-    return take(guards, makeInteger(integer.getType(), Linear{integer.getInt()}));
+    APInt integer = cast<IntegerAttr>(number).getValue();
+    bool isBit = integer.getBitWidth() == 1;
+    Linear value{isBit ? int64_t(integer.getZExtValue()) : integer.getSExtValue()};
+    return take(guards, makeInteger(getElementTypeOrSelf(op->getResult(0)), value));
   }
   Point point = {op, SmallVector<Linear>(op.getNumLoops())};
   for (auto [n, expr] : llvm::enumerate(written.getResults()))
@@ -162,10 +172,11 @@ void CaseReader::evaluate(Value scalar, const Point &point, const Guards &guards
     }
   }
   // A size, for what a body takes from outside.
-  if (scalar.getType().isIndex() && scalar.getParentBlock() != op.getBlock())
+  if (isSize(scalar) && scalar.getParentBlock() != op.getBlock())
     return take(guards, makeInteger(scalar.getType(), linearOf(OpFoldResult(scalar))));
   Operation *computes = scalar.getDefiningOp();
-  if (!computes || computes->getBlock() != op.getBlock() || computes->getNumResults() != 1)
+  if (!computes || computes->getBlock() != op.getBlock() || computes->getNumResults() != 1 ||
+      computes->getNumRegions() != 0)
     return take(guards, makeUnknown(scalar.getType()));
   if (auto index = dyn_cast<linalg::IndexOp>(computes))
     return take(guards, makeInteger(index.getType(), point.loops[index.getDim()]));
@@ -272,8 +283,10 @@ void CaseReader::splitAtZero(const Linear &number, const Guards &guards, Take ta
 }
 
 void CaseReader::compare(Operation *op, ArrayRef<CaseExprRef> operands, const Guards &guards, Take take) {
-  Linear more = operands[0]->integer - operands[1]->integer;
   Type type = op->getResult(0).getType();
+  if (!isModest(operands[0]->integer) || !isModest(operands[1]->integer))
+    return take(guards, makeUnknown(type));
+  Linear more = operands[0]->integer - operands[1]->integer;
   CaseExprRef no = makeInteger(type, Linear{0}), yes = makeInteger(type, Linear{1});
   auto isKnown = [&](bool holds) { take(guards, holds ? yes : no); };
   arith::CmpIPredicate predicate = cast<arith::CmpIOp>(op).getPredicate();

@@ -324,7 +324,9 @@ void CaseReader::readConstant(Value tensor, Place place, const Guards &guards, T
   if (TypedAttr number = splatConstant(tensor)) {
     if (auto isFloat = dyn_cast<FloatAttr>(number))
       return take(guards, makeNumber(isFloat));
-    return take(guards, makeInteger(element, Linear{cast<IntegerAttr>(number).getInt()}));
+    bool isBit = element.isInteger(1);
+    APInt integer = cast<IntegerAttr>(number).getValue();
+    return take(guards, makeInteger(element, Linear{isBit ? int64_t(integer.getZExtValue()) : integer.getSExtValue()}));
   }
   ConstantTable table = ConstantTable::read(tensor, symbols, weights);
   if (table.bytes.empty())
@@ -339,7 +341,7 @@ void CaseReader::readConstant(Value tensor, Place place, const Guards &guards, T
       return take(guards, makeInteger(element, value));
     }
   }
-  if (!element.isF32() && !element.isInteger(8))
+  if (!isa<FloatType>(element) && !element.isInteger(8))
     return take(guards, makeRead(tensor, place));
   readRuns(tensor, table, place, guards, take);
 }
@@ -369,7 +371,8 @@ void CaseReader::readRuns(Value tensor, const ConstantTable &table, Place place,
     if (here.isEmpty())
       continue;
     if (isa<FloatType>(element))
-      take(here, makeNumber(FloatAttr::get(element, llvm::bit_cast<float>(uint32_t(table.bitsAt(run.second))))));
+      take(here, makeNumber(FloatAttr::get(element, APFloat(cast<FloatType>(element).getFloatSemantics(),
+                                                            APInt(8 * table.width, table.bitsAt(run.second))))));
     else
       take(here, makeInteger(element, Linear{table.integerAt(run.second)}));
   }

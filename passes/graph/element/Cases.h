@@ -46,7 +46,7 @@ using CaseExprRef = std::shared_ptr<const CaseExpr>;
 
 class CaseReader {
 public:
-  /// Takes a case; cases that hold nowhere are left out.
+  /// Takes a case; cases that are known to hold nowhere are left out.
   using Take = llvm::function_ref<void(const Guards &, const CaseExprRef &)>;
   using Place = llvm::ArrayRef<Linear>;
 

@@ -45,6 +45,16 @@ static SmallVector<int64_t> toRow(const Linear &number, unsigned numVariables) {
   return row;
 }
 
+void Guards::add(const Linear &atLeastZero) {
+  // Of two that differ by a constant, the lesser one says both.
+  for (Linear &number : numbers)
+    if (std::optional<int64_t> more = (atLeastZero - number).getConstant()) {
+      number.constant += std::min<int64_t>(*more, 0);
+      return;
+    }
+  numbers.push_back(atLeastZero);
+}
+
 void Guards::addRange(const Linear &number, const Linear &size) {
   add(number);
   add(size - number - Linear{1});

@@ -31,7 +31,7 @@ struct Linear {
 /// by linear programming (MLIR's Presburger library), so that an answer that is given holds for all integers there.
 class Guards {
 public:
-  void add(const Linear &atLeastZero) { numbers.push_back(atLeastZero); }
+  void add(const Linear &atLeastZero);
   /// Adds 0 <= `number` < `size`.
   void addRange(const Linear &number, const Linear &size);
 
