@@ -63,7 +63,8 @@ public:
     for (unsigned n = 0; n != loops.size(); ++n)
       loops[n] = n;
     auto [values, map] = readAt(*band.value, rank + 1);
-    if (!values)
+    auto isRead = [&, &map = map](unsigned dim) { return llvm::is_contained(rows, dim) || map.isFunctionOfDim(dim); };
+    if (!values || !llvm::all_of(llvm::seq(rank), isRead))
       return {};
     Type element = getElementTypeOrSelf(band.result);
     return contraction(
@@ -162,7 +163,10 @@ private:
     numTerms = SmallVector<int64_t>(sum.getStaticLoopRanges())[reduced.front()];
     auto [lhs, lhsMap] = readAt(*expr.operands[0], sizes.size() + 1, expr.summed);
     auto [rhs, rhsMap] = readAt(*expr.operands[1], sizes.size() + 1, expr.summed);
-    if (!lhs || !rhs)
+    auto isRead = [left = lhsMap, right = rhsMap](unsigned dim) {
+      return left.isFunctionOfDim(dim) || right.isFunctionOfDim(dim);
+    };
+    if (!lhs || !rhs || !llvm::all_of(llvm::seq(unsigned(sizes.size())), isRead))
       return {};
     return contraction(b, expr.op->getLoc(), sizes, expr.type, lhs, rhs,
                        {lhsMap, rhsMap, b.getMultiDimIdentityMap(sizes.size() + 1).dropResult(sizes.size())});

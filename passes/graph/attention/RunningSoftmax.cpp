@@ -36,7 +36,8 @@ private:
   /// Adds the blocks of which `element` is a sum; each is multiplied by exp of `faded`.
   bool addBlocks(const Element &element, const Exponent &faded, SmallVector<Block> &blocks);
   bool addBlock(const Element &element, const Exponent &faded, SmallVector<Block> &blocks);
-  void addTerms(const Element &element, int times, Exponent &exponent);
+  /// Adds what `element` is a sum of; false where it is too long a sum.
+  bool addTerms(const Element &element, int times, Exponent &exponent);
   bool isSame(const Exponent &a, const Exponent &b);
   /// How loops, the result's dimensions and the key, read an element.
   std::optional<AffineMap> mapOf(const Element &element, const Block &block);
@@ -44,20 +45,24 @@ private:
   linalg::LinalgOp quotient;
   ElementReader reader;
   SmallVector<Block> above, below;
+  unsigned numTerms = 0;
 };
 
-void RunningSoftmax::addTerms(const Element &element, int times, Exponent &exponent) {
+bool RunningSoftmax::addTerms(const Element &element, int times, Exponent &exponent) {
+  constexpr unsigned kMaxTerms = 4096; // of all blocks
+  if (++numTerms == kMaxTerms)
+    return false;
   Element e = reader.resolve(element);
-  if (Operation *op = e.getOp(); isa_and_nonnull<arith::SubFOp, arith::AddFOp>(op)) {
-    addTerms(reader.operand(e, 0), times, exponent);
-    return addTerms(reader.operand(e, 1), isa<arith::SubFOp>(op) ? -times : times, exponent);
-  }
+  if (Operation *op = e.getOp(); isa_and_nonnull<arith::SubFOp, arith::AddFOp>(op))
+    return addTerms(reader.operand(e, 0), times, exponent) &&
+           addTerms(reader.operand(e, 1), isa<arith::SubFOp>(op) ? -times : times, exponent);
   for (auto &[known, count] : exponent)
     if (reader.isSame(known, e)) {
       count += times;
-      return;
+      return true;
     }
   exponent.emplace_back(e, times);
+  return true;
 }
 
 bool RunningSoftmax::addBlocks(const Element &element, const Exponent &faded, SmallVector<Block> &blocks) {
@@ -75,8 +80,7 @@ bool RunningSoftmax::addBlocks(const Element &element, const Exponent &faded, Sm
     if (!isa_and_nonnull<math::ExpOp>(factor.getOp()))
       continue;
     Exponent more = faded;
-    addTerms(reader.operand(factor, 0), 1, more);
-    return addBlocks(reader.operand(e, 1 - n), more, blocks);
+    return addTerms(reader.operand(factor, 0), 1, more) && addBlocks(reader.operand(e, 1 - n), more, blocks);
   }
   return false;
 }
@@ -102,7 +106,8 @@ bool RunningSoftmax::addBlock(const Element &element, const Exponent &faded, Sma
       return false;
     std::optional<Element> score = reader.tensor(reader.operand(exponent, 0));
     Block block = {score.value_or(Element{}), isProduct ? sources[1 - n] : Element{}, key, faded};
-    addTerms(reader.operand(exponent, 1), -1, block.rest);
+    if (!addTerms(reader.operand(exponent, 1), -1, block.rest))
+      return false;
     llvm::erase_if(block.rest, [](const auto &term) { return term.second == 0; });
     auto isAtKey = [&](const Element &e) { return llvm::is_contained(e.at.getResults(), key); };
     if (!score || !isAtKey(*score) || (isProduct && !isAtKey(block.value)) ||
@@ -128,8 +133,8 @@ bool RunningSoftmax::match() {
       !addBlocks(reader.operand(y, 1), {}, below) || above.size() < 2 || above.size() != below.size())
     return false;
   for (auto [x, z] : llvm::zip_equal(above, below))
-    if (!x.value.value || x.score.value != z.score.value || !isSame(x.rest, above.front().rest) ||
-        !isSame(z.rest, above.front().rest))
+    if (!x.value.value || x.score.value != z.score.value || mapOf(x.score, x) != mapOf(z.score, z) ||
+        !isSame(x.rest, above.front().rest) || !isSame(z.rest, above.front().rest))
       return false;
   return true;
 }
@@ -250,6 +255,10 @@ Value RunningSoftmax::write(RewriterBase &b) {
         cast<RankedTensorType>(values.back().getType()).getDimSize(*value->getResultPosition(key)) != numKeys)
       return {};
   }
+  // A dimension of the result that neither has would be repeated.
+  for (unsigned n = 0; n != rank; ++n)
+    if (!scoreMap->isFunctionOfDim(n) && !valueMap->isFunctionOfDim(n))
+      return {};
   b.setInsertionPoint(quotient);
   int64_t dim = *scoreMap->getResultPosition(key);
   Value score = join(b, loc, scores, dim);
