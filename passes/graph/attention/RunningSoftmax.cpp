@@ -25,6 +25,16 @@ struct Block {
   Exponent rest;
 };
 
+/// The size of a tensor along the dimension in which it is read at `place`; none where it is not.
+std::optional<Extent> sizeAlong(const Element &element, AffineExpr place) {
+  const auto *along = llvm::find(element.at.getResults(), place);
+  bool isRead = along != element.at.getResults().end();
+  return isRead && isa<RankedTensorType>(element.value.getType())
+             ? std::optional(Extent::of(element.value, along - element.at.getResults().begin()))
+         : isRead ? std::optional(Extent())
+                  : std::nullopt;
+}
+
 class RunningSoftmax {
 public:
   explicit RunningSoftmax(linalg::LinalgOp quotient) : quotient(quotient), reader(quotient->getResult(0)) {}
@@ -109,9 +119,11 @@ bool RunningSoftmax::addBlock(const Element &element, const Exponent &faded, Sma
     if (!addTerms(reader.operand(exponent, 1), -1, block.rest))
       return false;
     llvm::erase_if(block.rest, [](const auto &term) { return term.second == 0; });
-    auto isAtKey = [&](const Element &e) { return llvm::is_contained(e.at.getResults(), key); };
-    if (!score || !isAtKey(*score) || (isProduct && !isAtKey(block.value)) ||
-        llvm::any_of(block.rest, [&](const auto &term) { return isAtKey(term.first); }))
+    // The sum is over all keys of the score, which stands in the type in which the graph exponentiates it.
+    std::optional<Extent> numKeys = score ? sizeAlong(*score, key) : std::nullopt;
+    if (!numKeys || !(numKeys == sizeAlong(sources[n], key)) || (isProduct && !sizeAlong(block.value, key)) ||
+        getElementTypeOrSelf(score->value) != reader.operand(exponent, 0).value.getType() ||
+        llvm::any_of(block.rest, [&](const auto &term) { return sizeAlong(term.first, key).has_value(); }))
       return false;
     blocks.push_back(block);
     return true;
@@ -133,7 +145,7 @@ bool RunningSoftmax::match() {
       !addBlocks(reader.operand(y, 1), {}, below) || above.size() < 2 || above.size() != below.size())
     return false;
   for (auto [x, z] : llvm::zip_equal(above, below))
-    if (!x.value.value || x.score.value != z.score.value || mapOf(x.score, x) != mapOf(z.score, z) ||
+    if (!x.value.value || z.value.value || x.score.value != z.score.value || mapOf(x.score, x) != mapOf(z.score, z) ||
         !isSame(x.rest, above.front().rest) || !isSame(z.rest, above.front().rest))
       return false;
   return true;
@@ -150,6 +162,14 @@ std::optional<AffineMap> RunningSoftmax::mapOf(const Element &element, const Blo
   }
   AffineMap map = AffineMap::get(rank + 1, 0, exprs, element.at.getContext());
   return map.isProjectedPermutation() ? std::optional(map) : std::nullopt;
+}
+
+/// Whether `parts` are of one type but for their size along `dim`, which is known.
+bool canJoin(ArrayRef<Value> parts, int64_t dim) {
+  Type element = getElementTypeOrSelf(parts.front());
+  return llvm::all_of(parts, [&](Value part) {
+    return getElementTypeOrSelf(part) == element && !cast<RankedTensorType>(part.getType()).isDynamicDim(dim);
+  });
 }
 
 /// The slice that `parts`, slices of one tensor, are beside each other along `dim`; null for others.
@@ -196,7 +216,8 @@ Value joinProducts(RewriterBase &b, Location loc, ArrayRef<Value> parts, int64_t
   }
   AffineExpr along = maps[2].getResult(dim);
   std::optional<unsigned> left = maps[0].getResultPosition(along), right = maps[1].getResultPosition(along);
-  if ((left && right) || (!left && !llvm::all_equal(lhs)) || (!right && !llvm::all_equal(rhs)))
+  if ((left && right) || !(left ? canJoin(lhs, *left) : llvm::all_equal(lhs)) ||
+      !(right ? canJoin(rhs, *right) : llvm::all_equal(rhs)))
     return {};
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, op.getDpsInits()[0]);
   sizes[dim] = b.getIndexAttr(size);
@@ -204,7 +225,7 @@ Value joinProducts(RewriterBase &b, Location loc, ArrayRef<Value> parts, int64_t
                      right ? join(b, loc, rhs, *right) : rhs.front(), maps);
 }
 
-/// `parts`, of known sizes along `dim`, one behind the other. What the same ops make of parts is made of the whole.
+/// `parts`, which can be joined, one behind the other. What the same ops make of parts is made of the whole.
 Value join(RewriterBase &b, Location loc, ArrayRef<Value> parts, int64_t dim) {
   if (Value slice = joinSlices(b, loc, parts, dim))
     return slice;
@@ -213,7 +234,8 @@ Value join(RewriterBase &b, Location loc, ArrayRef<Value> parts, int64_t dim) {
   auto isTransposed = [&](Value part) {
     auto transpose = part.getDefiningOp<linalg::TransposeOp>(),
          first = parts.front().getDefiningOp<linalg::TransposeOp>();
-    return transpose && transpose.getPermutation() == first.getPermutation();
+    return transpose && transpose.getPermutation() == first.getPermutation() &&
+           canJoin(transpose.getInput(), transpose.getPermutation()[dim]);
   };
   if (llvm::all_of(parts, isTransposed)) {
     auto transpose = parts.front().getDefiningOp<linalg::TransposeOp>();
@@ -242,6 +264,14 @@ Value RunningSoftmax::write(RewriterBase &b) {
   SmallVector<Value> scores, values;
   unsigned rank = reader.numRootPlaces();
   AffineExpr key = b.getAffineDimExpr(rank);
+  // All of a tensor is read, but for the keys, which are compared.
+  auto isWhole = [&](Value tensor, AffineMap map) {
+    return llvm::all_of(llvm::enumerate(map.getResults()), [&](auto along) {
+      return along.value() == key ||
+             Extent::of(tensor, along.index()) ==
+                 Extent::of(quotient->getResult(0), cast<AffineDimExpr>(along.value()).getPosition());
+    });
+  };
   for (const Block &block : above) {
     std::optional<AffineMap> score = mapOf(block.score, block), value = mapOf(block.value, block);
     if (!score || !value || (scoreMap && (score != scoreMap || value != valueMap)))
@@ -251,7 +281,9 @@ Value RunningSoftmax::write(RewriterBase &b) {
     scores.push_back(block.score.value);
     values.push_back(block.value.value);
     int64_t numKeys = cast<RankedTensorType>(scores.back().getType()).getDimSize(*score->getResultPosition(key));
-    if (ShapedType::isDynamic(numKeys) || getElementTypeOrSelf(scores.back()) != getElementTypeOrSelf(scores.front()) ||
+    if (ShapedType::isDynamic(numKeys) || !isWhole(scores.back(), *score) || !isWhole(values.back(), *value) ||
+        getElementTypeOrSelf(scores.back()) != getElementTypeOrSelf(scores.front()) ||
+        getElementTypeOrSelf(values.back()) != getElementTypeOrSelf(values.front()) ||
         cast<RankedTensorType>(values.back().getType()).getDimSize(*value->getResultPosition(key)) != numKeys)
       return {};
   }

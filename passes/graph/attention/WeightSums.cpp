@@ -78,10 +78,12 @@ std::optional<WeightSum::Term> WeightSum::read(linalg::LinalgOp op, AffineMap at
 }
 
 bool WeightSum::add(Value value, AffineMap at) {
+  if (!at.isProjectedPermutation())
+    return false;
   if (auto softmax = value.getDefiningOp<SoftmaxOp>())
     return !softmax.getLog() && at.getResult(softmax.getDim()) == getAffineDimExpr(key, value.getContext());
   auto op = value.getDefiningOp<linalg::LinalgOp>();
-  if (!op || !isPointwise(op) || !at.isProjectedPermutation() || terms.contains(value))
+  if (!op || !isPointwise(op) || terms.contains(value))
     return false;
   std::optional<Term> term = read(op, at);
   if (term)
@@ -110,7 +112,7 @@ bool sumWeights(RewriterBase &b, linalg::LinalgOp sum) {
   SmallVector<unsigned> reduced;
   sum.getReductionDims(reduced);
   if (reduced.size() != 1 || !read.isPermutation() || !written.isProjectedPermutation() ||
-      input->get().getDefiningOp<SoftmaxOp>())
+      input->get().getDefiningOp<SoftmaxOp>() || !sum->hasOneUse()) // a sum over no keys is 0, which another may read
     return false;
   // The loops of the sum, with the key among them.
   WeightSum weights(reduced.front());
