@@ -99,8 +99,8 @@ struct FuseElementwisePass : impl::FuseElementwisePassBase<FuseElementwisePass> 
     linalg::populateInlineConstantOperandsPatterns(patterns);
     linalg::GenericOp::getCanonicalizationPatterns(patterns, context);
     tensor::EmptyOp::getCanonicalizationPatterns(patterns, context);
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
-      return signalPassFailure();
+    // Long chains of sums that share terms are not at an end after ten rounds: what is fused by then is.
+    (void)applyPatternsGreedily(getOperation(), std::move(patterns));
     getOperation()->walk([&](linalg::GenericOp op) {
       for (OpOperand *input : op.getDpsInputOperands()) {
         auto producer = input->get().getDefiningOp<linalg::GenericOp>();
