@@ -208,7 +208,7 @@ bool BandReader::findWindow() {
 bool BandReader::findKeys() {
   unsigned variable = reader.addVariable(Linear{band.count});
   Linear place = Linear::variable(variable);
-  SmallVector<std::pair<unsigned, int64_t>> found; // queries along this dimension, and the offset
+  std::optional<std::pair<unsigned, int64_t>> found; // queries along this dimension, and the offset
   std::optional<int64_t> numKeys;
   reader.follow(CaseReader::Follow::moves);
   reader.stopAtCoordinates({});
@@ -216,20 +216,19 @@ bool BandReader::findKeys() {
               [&](const Guards &guards, const CaseExprRef &value) {
                 if (value->kind != CaseExpr::Read)
                   return; // padding
-                for (unsigned n = 0; n != value->place.size() && found.empty(); ++n)
+                for (unsigned n = 0; n != value->place.size() && !found; ++n)
                   for (int dim : band.dims)
-                    if (dim >= 0 && found.empty()) {
+                    if (dim >= 0 && !found) {
                       Guards::Bounds bounds = guards.bounds(value->place[n] - band.coordinates[dim] - place);
                       if (bounds.least && bounds.least == bounds.greatest) {
-                        found.emplace_back(dim, *bounds.least);
+                        found.emplace(dim, *bounds.least);
                         numKeys = reader.getSize(value->tensor, n).getConstant();
                       }
                     }
               });
-
-  if (reader.isFailed() || found.empty() || !numKeys)
+  if (reader.isFailed() || !found || !numKeys)
     return false;
-  std::tie(band.queryDim, band.offset) = found.front();
+  std::tie(band.queryDim, band.offset) = *found;
   band.numKeys = *numKeys;
   return true;
 }

@@ -107,7 +107,9 @@ private:
   /// A tensor of what `read` gathers, which has a dimension for each coordinate that the index is made of.
   std::pair<Value, AffineMap> gather(const CaseExpr &read, unsigned numLoops, int summed) {
     auto extract = cast<tensor::ExtractOp>(read.op);
-    if (read.place.size() != 1)
+    auto check = extract.getIndices().front().getDefiningOp<CheckIndexOp>();
+    // The bound of a check is read from outside of the body.
+    if (read.place.size() != 1 || (check && check->getOperand(1).getParentBlock() == check->getBlock()))
       return {};
     SmallVector<Linear> all(band.coordinates);
     if (summed >= 0)
@@ -141,7 +143,7 @@ private:
             Value along = linalg::IndexOp::create(body, loc, n);
             index = arith::AddIOp::create(body, loc, index, arith::MulIOp::create(body, loc, along, factor));
           }
-          if (auto check = extract.getIndices().front().getDefiningOp<CheckIndexOp>()) {
+          if (check) {
             IRMapping mapping;
             mapping.map(check->getOperand(0), index);
             index = body.clone(*check, mapping)->getResult(0);
