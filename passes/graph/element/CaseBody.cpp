@@ -4,7 +4,6 @@
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/IR/Matchers.h"
 #include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
@@ -64,15 +63,8 @@ void CaseReader::readLinalg(linalg::LinalgOp op, Place place, const Guards &guar
   if (op->getNumResults() != 1 || !written.isProjectedPermutation())
     return take(guards, makeUnknown(getElementTypeOrSelf(op->getResult(0))));
   if (isa<linalg::FillOp>(op)) {
-    Attribute number;
-    if (!matchPattern(op->getOperand(0), m_Constant(&number)))
-      return take(guards, makeRead(op->getResult(0), place));
-    if (auto isFloat = dyn_cast<FloatAttr>(number))
-      return take(guards, makeNumber(isFloat));
-    APInt integer = cast<IntegerAttr>(number).getValue();
-    bool isBit = integer.getBitWidth() == 1;
-    Linear value{isBit ? int64_t(integer.getZExtValue()) : integer.getSExtValue()};
-    return take(guards, makeInteger(getElementTypeOrSelf(op->getResult(0)), value));
+    CaseExprRef number = makeConstant(splatConstant(op->getResult(0)));
+    return take(guards, number ? number : makeRead(op->getResult(0), place));
   }
   Point point = {op, SmallVector<Linear>(op.getNumLoops())};
   for (auto [n, expr] : llvm::enumerate(written.getResults()))
@@ -162,15 +154,8 @@ void CaseReader::evaluate(Value scalar, const Point &point, const Guards &guards
     return op.isDpsInput(op.getMatchingOpOperand(argument))
                ? readOperand(op.getMatchingOpOperand(argument), point, guards, take)
                : take(guards, makeUnknown(scalar.getType()));
-  Attribute constant;
-  if (matchPattern(scalar, m_Constant(&constant))) {
-    if (auto number = dyn_cast<FloatAttr>(constant))
-      return take(guards, makeNumber(number));
-    if (auto integer = dyn_cast<IntegerAttr>(constant)) {
-      int64_t value = integer.getType().isInteger(1) ? integer.getValue().getZExtValue() : integer.getInt();
-      return take(guards, makeInteger(integer.getType(), Linear{value}));
-    }
-  }
+  if (CaseExprRef constant = makeConstant(splatConstant(scalar)))
+    return take(guards, constant);
   // A size, for what a body takes from outside.
   if (isSize(scalar) && scalar.getParentBlock() != op.getBlock())
     return take(guards, makeInteger(scalar.getType(), linearOf(OpFoldResult(scalar))));
@@ -337,14 +322,8 @@ CaseExprRef CaseReader::applyOp(Operation *op, ArrayRef<CaseExprRef> operands) {
     for (auto [operand, value] : llvm::zip_equal(operands, op->getOperands()))
       if (folded.front() == OpFoldResult(value))
         return operand;
-    auto number = dyn_cast_or_null<Attribute>(folded.front());
-    if (auto isFloat = dyn_cast_or_null<FloatAttr>(number))
-      return makeNumber(isFloat);
-    if (auto integer = dyn_cast_or_null<IntegerAttr>(number)) {
-      bool isBit = integer.getType().isInteger(1);
-      return makeInteger(integer.getType(),
-                         Linear{isBit ? int64_t(integer.getValue().getZExtValue()) : integer.getInt()});
-    }
+    if (CaseExprRef constant = makeConstant(dyn_cast_or_null<Attribute>(folded.front())))
+      return constant;
   }
   return make({.kind = CaseExpr::Apply,
                .type = op->getResult(0).getType(),

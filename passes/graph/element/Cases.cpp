@@ -58,6 +58,17 @@ CaseExprRef CaseReader::makeNumber(FloatAttr number) {
       CaseExpr{.kind = CaseExpr::Number, .type = number.getType(), .number = number});
 }
 
+CaseExprRef CaseReader::makeConstant(Attribute constant) {
+  if (auto number = dyn_cast_or_null<FloatAttr>(constant))
+    return makeNumber(number);
+  auto integer = dyn_cast_or_null<IntegerAttr>(constant);
+  if (!integer)
+    return nullptr;
+  APInt value = integer.getValue();
+  bool isBit = integer.getType().isInteger(1);
+  return makeInteger(integer.getType(), Linear{isBit ? int64_t(value.getZExtValue()) : value.getSExtValue()});
+}
+
 CaseExprRef CaseReader::makeInteger(Type type, const Linear &value) {
   return std::make_shared<const CaseExpr>(CaseExpr{.kind = CaseExpr::Integer, .type = type, .integer = value});
 }
@@ -321,13 +332,8 @@ std::optional<CaseReader::Cut> CaseReader::findCut(const Linear &number, int64_t
 
 void CaseReader::readConstant(Value tensor, Place place, const Guards &guards, Take take) {
   Type element = getElementTypeOrSelf(tensor);
-  if (TypedAttr number = splatConstant(tensor)) {
-    if (auto isFloat = dyn_cast<FloatAttr>(number))
-      return take(guards, makeNumber(isFloat));
-    bool isBit = element.isInteger(1);
-    APInt integer = cast<IntegerAttr>(number).getValue();
-    return take(guards, makeInteger(element, Linear{isBit ? int64_t(integer.getZExtValue()) : integer.getSExtValue()}));
-  }
+  if (CaseExprRef number = makeConstant(splatConstant(tensor)))
+    return take(guards, number);
   ConstantTable table = ConstantTable::read(tensor, symbols, weights);
   if (table.bytes.empty())
     return take(guards, makeRead(tensor, place));

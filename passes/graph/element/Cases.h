@@ -100,6 +100,8 @@ public:
   CaseExprRef substitute(const CaseExprRef &expr, mlir::Value tensor, const CaseExprRef &number);
 
   static CaseExprRef makeNumber(mlir::FloatAttr number);
+  /// A float, an integer, or a bool; null for other attributes.
+  static CaseExprRef makeConstant(mlir::Attribute constant);
   static CaseExprRef makeInteger(mlir::Type type, const Linear &value);
   static CaseExprRef makeRead(mlir::Value tensor, Place place);
   static CaseExprRef makeUnknown(mlir::Type type);
