@@ -16,7 +16,8 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 for folder in ("test/python", "test/e2e/hub", "tools/demo"):
     sys.path.insert(0, str(ROOT / folder))
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+# On a busy machine a proxy takes longer to start than the five seconds that Ray Serve waits for it.
+os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S="60")
 
 import folders  # noqa: E402  test/e2e/hub
 import numpy as np  # noqa: E402

@@ -21,14 +21,26 @@ def lies_in(inner, outer):
 
 
 class Nodes(unittest.TestCase):
-    def wait_for(self, count):
+    def wait_for(self, count, also=lambda: True):
+        """Until there are ``count`` replicas, or ``also()`` no longer holds: whether there are."""
         # A node that joins starts a dozen Python processes, each of which imports Ray.
         end = time.monotonic() + 180
-        while time.monotonic() < end:
+        while time.monotonic() < end and also():
             if len(fixtures.replicas("node")) == count:
-                return
+                return True
             time.sleep(0.1)
-        self.fail(f"{len(fixtures.replicas('node'))} replicas, not {count}")
+        if also():
+            self.fail(f"{len(fixtures.replicas('node'))} replicas, not {count}")
+        return False
+
+    def join(self, cluster):
+        # On a busy machine a new node of Ray 2.60 may lose its raylet in its first seconds, without a word in any log.
+        # That is Ray's; the deployment's part is to take the node that lives.
+        for _ in range(3):
+            node = cluster.add_node(**NODE)
+            if self.wait_for(2, node.remaining_processes_alive):
+                return
+        self.fail("three nodes died as they joined")
 
     def test_a_node_is_lost(self):
         # A Unix socket's name has 107 bytes; the tests' own folders are longer.
@@ -47,8 +59,7 @@ class Nodes(unittest.TestCase):
         fixtures.judge(self, results)
         self.wait_for(1)
         self.assertEqual(handle.infer.remote({"x": np.ones((1, 1), int)}).result(timeout_s=30)["y"].tolist(), [[1]])
-        cluster.add_node(**NODE)
-        self.wait_for(2)
+        self.join(cluster)
 
 
 class Timeline(unittest.TestCase):
