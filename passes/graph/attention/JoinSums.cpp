@@ -2,7 +2,8 @@
 
 #include "dialects/attn/AttnOps.h"
 #include "passes/graph/Structured.h"
-#include "passes/graph/attention/AttentionMatch.h"
+#include "passes/graph/attention/JoinParts.h"
+#include "passes/graph/element/Access.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -126,43 +127,38 @@ bool joinSums(RewriterBase &b, linalg::LinalgOp op) {
   SoftmaxOp softmax = terms.front().softmax;
   unsigned rank = cast<RankedTensorType>(op->getResult(0).getType()).getRank();
   // Dimensions of the joined values: what the weights share with them, the key, and the width.
-  SmallVector<unsigned> order;
-  auto isOfValues = [&](unsigned dim) {
-    return llvm::any_of(terms, [&](const PartialSum &term) { return term.valueMap.isFunctionOfDim(dim); });
-  };
+  SmallVector<AffineExpr> order;
+  AffineMap weightMap = terms.front().weightMap;
   for (unsigned dim = 0; dim != rank; ++dim)
-    if (isOfValues(dim) && terms.front().weightMap.isFunctionOfDim(dim))
-      order.push_back(dim);
+    if (weightMap.isFunctionOfDim(dim))
+      order.push_back(b.getAffineDimExpr(dim));
   unsigned key = order.size();
-  order.push_back(rank);
+  order.push_back(b.getAffineDimExpr(rank));
   for (unsigned dim = 0; dim != rank; ++dim)
-    if (isOfValues(dim) && !terms.front().weightMap.isFunctionOfDim(dim))
-      order.push_back(dim);
-  // Where no part has them all (a pixel's row and its column), each place would get values of its own.
-  if (llvm::none_of(terms, [&](const PartialSum &term) { return term.valueMap.getNumResults() == order.size(); }))
+    if (!weightMap.isFunctionOfDim(dim))
+      order.push_back(b.getAffineDimExpr(dim));
+  SmallVector<AffineExpr> places(rank + 1);
+  for (auto [n, dim] : llvm::enumerate(order))
+    places[cast<AffineDimExpr>(dim).getPosition()] = b.getAffineDimExpr(n);
+  SmallVector<OpFoldResult> outer = tensor::getMixedSizes(b, loc, op.getDpsInits()[0]), sizes;
+  int64_t numKeys = softmax.getType().getDimSize(softmax.getDim());
+  for (AffineExpr dim : order) {
+    unsigned at = cast<AffineDimExpr>(dim).getPosition();
+    sizes.push_back(at == rank ? OpFoldResult(b.getIndexAttr(numKeys)) : outer[at]);
+  }
+  PartsJoiner joiner(sizes, key);
+  std::optional<JoinedParts> joined = joiner.matchOperand(llvm::map_to_vector(terms, [&](const PartialSum &term) {
+    return Part{term.values, term.valueMap.replaceDimsAndSymbols(places, {}, rank + 2, 0), term.size};
+  }));
+  if (!joined)
     return false;
-  SmallVector<OpFoldResult> outer = tensor::getMixedSizes(b, loc, op.getDpsInits()[0]);
-  SmallVector<OpFoldResult> sizes;
-  SmallVector<AffineExpr> places(rank + 1, b.getAffineConstantExpr(0)), exprs;
-  for (auto [n, dim] : llvm::enumerate(order)) {
-    sizes.push_back(dim == rank ? tensor::getMixedSize(b, loc, softmax.getResult(), softmax.getDim()) : outer[dim]);
-    places[dim] = b.getAffineDimExpr(n);
-    exprs.push_back(b.getAffineDimExpr(dim));
-  }
-  Type element = getElementTypeOrSelf(terms.front().values);
-  Value joined = tensor::EmptyOp::create(b, loc, sizes, element);
-  for (const PartialSum &term : terms) {
-    sizes[key] = b.getIndexAttr(term.size);
-    AffineMap read = term.valueMap.replaceDimsAndSymbols(places, {}, order.size(), 0);
-    Value part = elementwise(b, loc, sizes, element, term.values, read,
-                             [](OpBuilder &, Location, ValueRange args) { return args.front(); });
-    joined = insertAlong(b, loc, part, joined, key, b.getIndexAttr(term.offset));
-  }
-  AffineMap valueMap = AffineMap::get(rank + 1, 0, exprs, b.getContext());
+  Part values = joiner.write(b, loc, *joined);
+  order.push_back(b.getAffineConstantExpr(0)); // nothing is summed here
+  AffineMap valueMap = values.map.replaceDimsAndSymbols(order, {}, rank + 1, 0);
   AffineMap written = b.getMultiDimIdentityMap(rank + 1).dropResult(rank);
   Type type = op->getResult(0).getType();
-  Value whole = contraction(b, loc, outer, getElementTypeOrSelf(type), softmax.getResult(), joined,
-                            {terms.front().weightMap, valueMap, written});
+  Value whole = contraction(b, loc, outer, getElementTypeOrSelf(type), softmax.getResult(), values.value,
+                            {weightMap, valueMap, written});
   remark::passed(loc, remark::RemarkOpts::name("Contraction").category("attn-raise-contraction"))
       << "sums weighted by parts of a softmax are one";
   b.replaceOp(op, castTo(b, loc, whole, type));

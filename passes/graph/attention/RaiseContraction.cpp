@@ -3,6 +3,7 @@
 #include "passes/graph/Collect.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/attention/DistributeSum.h"
+#include "passes/graph/attention/JoinScores.h"
 #include "passes/graph/attention/JoinSums.h"
 #include "passes/graph/attention/RunningSoftmax.h"
 #include "passes/graph/attention/WeightSums.h"
@@ -93,6 +94,8 @@ struct RaiseContractionPass : impl::RaiseContractionPassBase<RaiseContractionPas
     for (linalg::LinalgOp total : llvm::reverse(totals)) // the whole sum before a part of it
       if (!raiseRunningSoftmax(rewriter, total))
         joinSums(rewriter, total);
+    for (SoftmaxOp softmax : collect<SoftmaxOp>(getOperation()))
+      joinScores(rewriter, softmax);
     SmallVector<linalg::ContractOp> contractions = collect<linalg::ContractOp>(getOperation());
     for (linalg::ContractOp op : llvm::reverse(contractions))
       distribute(rewriter, op);

@@ -2,6 +2,7 @@
 
 #include "dialects/attn/AttnOps.h"
 #include "passes/graph/Structured.h"
+#include "passes/graph/attention/JoinParts.h"
 #include "passes/graph/element/Element.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -19,7 +20,7 @@ namespace {
 using Exponent = SmallVector<std::pair<Element, int>>;
 
 /// One block of keys, in the numerator or in the denominator: exp(score + rest), and the value, if it has one.
-struct Block {
+struct KeyBlock {
   Element score, value;
   AffineExpr key;
   Exponent rest;
@@ -44,17 +45,17 @@ public:
 
 private:
   /// Adds the blocks of which `element` is a sum; each is multiplied by exp of `faded`.
-  bool addBlocks(const Element &element, const Exponent &faded, SmallVector<Block> &blocks);
-  bool addBlock(const Element &element, const Exponent &faded, SmallVector<Block> &blocks);
+  bool addBlocks(const Element &element, const Exponent &faded, SmallVector<KeyBlock> &blocks);
+  bool addBlock(const Element &element, const Exponent &faded, SmallVector<KeyBlock> &blocks);
   /// Adds what `element` is a sum of; false where it is too long a sum.
   bool addTerms(const Element &element, int times, Exponent &exponent);
   bool isSame(const Exponent &a, const Exponent &b);
   /// How loops, the result's dimensions and the key, read an element.
-  std::optional<AffineMap> mapOf(const Element &element, const Block &block);
+  std::optional<AffineMap> mapOf(const Element &element, const KeyBlock &block);
 
   linalg::LinalgOp quotient;
   ElementReader reader;
-  SmallVector<Block> above, below;
+  SmallVector<KeyBlock> above, below;
   unsigned numTerms = 0;
 };
 
@@ -75,7 +76,7 @@ bool RunningSoftmax::addTerms(const Element &element, int times, Exponent &expon
   return true;
 }
 
-bool RunningSoftmax::addBlocks(const Element &element, const Exponent &faded, SmallVector<Block> &blocks) {
+bool RunningSoftmax::addBlocks(const Element &element, const Exponent &faded, SmallVector<KeyBlock> &blocks) {
   constexpr size_t kMaxBlocks = 256;
   Element e = reader.resolve(element);
   Operation *op = e.getOp();
@@ -95,7 +96,7 @@ bool RunningSoftmax::addBlocks(const Element &element, const Exponent &faded, Sm
   return false;
 }
 
-bool RunningSoftmax::addBlock(const Element &element, const Exponent &faded, SmallVector<Block> &blocks) {
+bool RunningSoftmax::addBlock(const Element &element, const Exponent &faded, SmallVector<KeyBlock> &blocks) {
   auto sum = dyn_cast_or_null<linalg::LinalgOp>(element.getOp());
   bool isProduct = isContraction(sum);
   if ((!isProduct && getReduction(sum) != Combiner::sum) || (isProduct && !isZeroFill(sum.getDpsInits()[0])))
@@ -115,7 +116,7 @@ bool RunningSoftmax::addBlock(const Element &element, const Exponent &faded, Sma
     if (!isa_and_nonnull<arith::SubFOp>(exponent.getOp()))
       return false;
     std::optional<Element> score = reader.tensor(reader.operand(exponent, 0));
-    Block block = {score.value_or(Element{}), isProduct ? sources[1 - n] : Element{}, key, faded};
+    KeyBlock block = {score.value_or(Element{}), isProduct ? sources[1 - n] : Element{}, key, faded};
     if (!addTerms(reader.operand(exponent, 1), -1, block.rest))
       return false;
     llvm::erase_if(block.rest, [](const auto &term) { return term.second == 0; });
@@ -151,7 +152,7 @@ bool RunningSoftmax::match() {
   return true;
 }
 
-std::optional<AffineMap> RunningSoftmax::mapOf(const Element &element, const Block &block) {
+std::optional<AffineMap> RunningSoftmax::mapOf(const Element &element, const KeyBlock &block) {
   unsigned rank = reader.numRootPlaces();
   SmallVector<AffineExpr> exprs;
   for (AffineExpr place : element.at.getResults()) {
@@ -160,145 +161,54 @@ std::optional<AffineMap> RunningSoftmax::mapOf(const Element &element, const Blo
       return std::nullopt;
     exprs.push_back(getAffineDimExpr(place == block.key ? rank : dim.getPosition(), place.getContext()));
   }
-  AffineMap map = AffineMap::get(rank + 1, 0, exprs, element.at.getContext());
+  AffineMap map = AffineMap::get(rank + 2, 0, exprs, element.at.getContext()); // with what products are summed over
   return map.isProjectedPermutation() ? std::optional(map) : std::nullopt;
-}
-
-/// Whether `parts` are of one type but for their size along `dim`, which is known.
-bool canJoin(ArrayRef<Value> parts, int64_t dim) {
-  Type element = getElementTypeOrSelf(parts.front());
-  return llvm::all_of(parts, [&](Value part) {
-    return getElementTypeOrSelf(part) == element && !cast<RankedTensorType>(part.getType()).isDynamicDim(dim);
-  });
-}
-
-/// The slice that `parts`, slices of one tensor, are beside each other along `dim`; null for others.
-Value joinSlices(RewriterBase &b, Location loc, ArrayRef<Value> parts, int64_t dim) {
-  auto first = parts.front().getDefiningOp<tensor::ExtractSliceOp>();
-  if (!first || first.getSourceType().getRank() != first.getType().getRank() || !first.hasUnitStride())
-    return {};
-  std::optional<int64_t> begin = getConstantIntValue(first.getMixedOffsets()[dim]);
-  int64_t end = begin.value_or(0);
-  for (Value part : parts) {
-    auto slice = part.getDefiningOp<tensor::ExtractSliceOp>();
-    if (!begin || !slice || slice.getSource() != first.getSource() || !slice.hasUnitStride() ||
-        !isConstantIntValue(slice.getMixedOffsets()[dim], end))
-      return {};
-    for (int64_t n = 0; n != first.getType().getRank(); ++n)
-      if (n != dim && (slice.getMixedOffsets()[n] != first.getMixedOffsets()[n] ||
-                       slice.getMixedSizes()[n] != first.getMixedSizes()[n]))
-        return {};
-    end += cast<RankedTensorType>(part.getType()).getDimSize(dim);
-  }
-  SmallVector<OpFoldResult> sizes = first.getMixedSizes();
-  sizes[dim] = b.getIndexAttr(end - *begin);
-  return tensor::ExtractSliceOp::create(b, loc, first.getSource(), first.getMixedOffsets(), sizes,
-                                        first.getMixedStrides());
-}
-
-Value join(RewriterBase &b, Location loc, ArrayRef<Value> parts, int64_t dim);
-
-/// The product that `parts`, products of one tensor and parts of another, are together; null for others.
-Value joinProducts(RewriterBase &b, Location loc, ArrayRef<Value> parts, int64_t dim) {
-  auto op = parts.front().getDefiningOp<linalg::ContractOp>();
-  if (!op)
-    return {};
-  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
-  SmallVector<Value> lhs, rhs;
-  int64_t size = 0;
-  for (Value part : parts) {
-    auto other = part.getDefiningOp<linalg::ContractOp>();
-    if (!other || !isContraction(other) || other.getIndexingMapsArray() != maps || !isZeroFill(other.getDpsInits()[0]))
-      return {};
-    lhs.push_back(other->getOperand(0));
-    rhs.push_back(other->getOperand(1));
-    size += cast<RankedTensorType>(part.getType()).getDimSize(dim);
-  }
-  AffineExpr along = maps[2].getResult(dim);
-  std::optional<unsigned> left = maps[0].getResultPosition(along), right = maps[1].getResultPosition(along);
-  if ((left && right) || !(left ? canJoin(lhs, *left) : llvm::all_equal(lhs)) ||
-      !(right ? canJoin(rhs, *right) : llvm::all_equal(rhs)))
-    return {};
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, op.getDpsInits()[0]);
-  sizes[dim] = b.getIndexAttr(size);
-  return contraction(b, loc, sizes, getElementTypeOrSelf(parts.front()), left ? join(b, loc, lhs, *left) : lhs.front(),
-                     right ? join(b, loc, rhs, *right) : rhs.front(), maps);
-}
-
-/// `parts`, which can be joined, one behind the other. What the same ops make of parts is made of the whole.
-Value join(RewriterBase &b, Location loc, ArrayRef<Value> parts, int64_t dim) {
-  if (Value slice = joinSlices(b, loc, parts, dim))
-    return slice;
-  if (Value product = joinProducts(b, loc, parts, dim))
-    return product;
-  auto isTransposed = [&](Value part) {
-    auto transpose = part.getDefiningOp<linalg::TransposeOp>(),
-         first = parts.front().getDefiningOp<linalg::TransposeOp>();
-    return transpose && transpose.getPermutation() == first.getPermutation() &&
-           canJoin(transpose.getInput(), transpose.getPermutation()[dim]);
-  };
-  if (llvm::all_of(parts, isTransposed)) {
-    auto transpose = parts.front().getDefiningOp<linalg::TransposeOp>();
-    SmallVector<Value> inputs = llvm::map_to_vector(
-        parts, [](Value part) -> Value { return part.getDefiningOp<linalg::TransposeOp>().getInput(); });
-    Value whole = join(b, loc, inputs, transpose.getPermutation()[dim]);
-    return transposed(b, loc, whole, transpose.getPermutation());
-  }
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, parts.front());
-  int64_t size = 0;
-  for (Value part : parts)
-    size += cast<RankedTensorType>(part.getType()).getDimSize(dim);
-  sizes[dim] = b.getIndexAttr(size);
-  Value whole = emptyTensor(b, loc, sizes, getElementTypeOrSelf(parts.front()));
-  int64_t offset = 0;
-  for (Value part : parts) {
-    whole = insertAlong(b, loc, part, whole, dim, b.getIndexAttr(offset));
-    offset += cast<RankedTensorType>(part.getType()).getDimSize(dim);
-  }
-  return whole;
 }
 
 Value RunningSoftmax::write(RewriterBase &b) {
   Location loc = quotient.getLoc();
-  std::optional<AffineMap> scoreMap, valueMap;
-  SmallVector<Value> scores, values;
+  SmallVector<Part> scores, values;
   unsigned rank = reader.numRootPlaces();
   AffineExpr key = b.getAffineDimExpr(rank);
   // All of a tensor is read, but for the keys, which are compared.
-  auto isWhole = [&](Value tensor, AffineMap map) {
-    return llvm::all_of(llvm::enumerate(map.getResults()), [&](auto along) {
+  auto isWhole = [&](const Part &part) {
+    return llvm::all_of(llvm::enumerate(part.map.getResults()), [&](auto along) {
       return along.value() == key ||
-             Extent::of(tensor, along.index()) ==
+             Extent::of(part.value, along.index()) ==
                  Extent::of(quotient->getResult(0), cast<AffineDimExpr>(along.value()).getPosition());
     });
   };
-  for (const Block &block : above) {
+  int64_t numKeys = 0;
+  for (const KeyBlock &block : above) {
     std::optional<AffineMap> score = mapOf(block.score, block), value = mapOf(block.value, block);
-    if (!score || !value || (scoreMap && (score != scoreMap || value != valueMap)))
+    if (!score || !value)
       return {};
-    scoreMap = score;
-    valueMap = value;
-    scores.push_back(block.score.value);
-    values.push_back(block.value.value);
-    int64_t numKeys = cast<RankedTensorType>(scores.back().getType()).getDimSize(*score->getResultPosition(key));
-    if (ShapedType::isDynamic(numKeys) || !isWhole(scores.back(), *score) || !isWhole(values.back(), *value) ||
-        getElementTypeOrSelf(scores.back()) != getElementTypeOrSelf(scores.front()) ||
-        getElementTypeOrSelf(values.back()) != getElementTypeOrSelf(values.front()) ||
-        cast<RankedTensorType>(values.back().getType()).getDimSize(*value->getResultPosition(key)) != numKeys)
+    int64_t size = cast<RankedTensorType>(block.score.value.getType()).getDimSize(*score->getResultPosition(key));
+    scores.push_back({block.score.value, *score, size});
+    values.push_back({block.value.value, *value, size});
+    numKeys += size;
+    if (ShapedType::isDynamic(size) || !isWhole(scores.back()) || !isWhole(values.back()) ||
+        scores.back().map != scores.front().map || values.back().map != values.front().map ||
+        cast<RankedTensorType>(values.back().value.getType()).getDimSize(*value->getResultPosition(key)) != size)
       return {};
   }
   // A dimension of the result that neither has would be repeated.
   for (unsigned n = 0; n != rank; ++n)
-    if (!scoreMap->isFunctionOfDim(n) && !valueMap->isFunctionOfDim(n))
+    if (!scores.front().map.isFunctionOfDim(n) && !values.front().map.isFunctionOfDim(n))
       return {};
   b.setInsertionPoint(quotient);
-  int64_t dim = *scoreMap->getResultPosition(key);
-  Value score = join(b, loc, scores, dim);
-  Value weights = SoftmaxOp::create(b, loc, score.getType(), score, dim);
-  return contraction(b, loc, tensor::getMixedSizes(b, loc, quotient.getDpsInits()[0]),
-                     getElementTypeOrSelf(quotient->getResult(0)), weights,
-                     join(b, loc, values, *valueMap->getResultPosition(key)),
-                     {*scoreMap, *valueMap, b.getMultiDimIdentityMap(rank + 1).dropResult(rank)});
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, quotient.getDpsInits()[0]), space = sizes;
+  space.push_back(b.getIndexAttr(numKeys));
+  PartsJoiner joiner(space, rank);
+  std::optional<JoinedParts> joinedScores = joiner.match(scores), joinedValues = joiner.matchOperand(values);
+  if (!joinedScores || !joinedValues)
+    return {};
+  Part score = joiner.write(b, loc, *joinedScores), value = joiner.write(b, loc, *joinedValues);
+  Value weights = SoftmaxOp::create(b, loc, score.value.getType(), score.value, *score.map.getResultPosition(key));
+  auto withoutSummed = [&](AffineMap map) { return AffineMap::get(rank + 1, 0, map.getResults(), b.getContext()); };
+  return contraction(
+      b, loc, sizes, getElementTypeOrSelf(quotient->getResult(0)), weights, value.value,
+      {withoutSummed(score.map), withoutSummed(value.map), b.getMultiDimIdentityMap(rank + 1).dropResult(rank)});
 }
 
 } // namespace
