@@ -306,6 +306,11 @@ def others():
         .replace("  hidden = ", "  u = Div(r, more)\n  edge = Div(least, more)\n  low = Less(u, edge)\n  hidden = ").replace("hidden, s)", "hidden, u)")
     hard = "  w = Softmax<axis = -1>(s)\n  at = ArgMax<axis = 3, keepdims = 0>(w)\n"
     hard += "  p = OneHot<axis = -1>(at, depth, values)" + WEIGH
+    # Its gradient is that of the weights (straight-through).
+    chosen = "  w = Softmax<axis = -1>(s)\n  at = ArgMax<axis = 3, keepdims = 0>(w)\n"
+    chosen += "  h = OneHot<axis = -1>(at, depth, values)\n  d = Sub(h, w)\n"
+    through = chosen + "  p = Add(d, w)" + WEIGH
+    beyond = chosen + "  e = Add(d, w)\n  p = Add(e, w)" + WEIGH
     picks = {"depth": np.array(S), "values": np.array([0, 1], np.float32)}
     of_mask = lambda s, m, q, k: softmax(s + m)
 
@@ -343,6 +348,12 @@ def others():
         Case("hard", hard, lambda s, m, q, k: np.eye(S)[softmax(s).argmax(-1)],
              ("none", None, "not an attention: the largest weight alone selects a value (hard attention)"), tables=picks,
              declared=STATIC),
+        Case("through", through, lambda s, m, q, k: np.eye(S)[softmax(s).argmax(-1)],
+             ("none", None, "not an attention: its weights cancel out of a hard assignment (straight-through)"),
+             tables=picks, declared=STATIC),
+        Case("beyond", beyond, lambda s, m, q, k: np.eye(S)[softmax(s).argmax(-1)] + softmax(s),
+             ("missed", None, "an operation that is not elementwise stands between the softmax and the weighted sum"),
+             tables=picks, declared=STATIC),
     ]
 
 

@@ -134,6 +134,10 @@ private:
           softmax, "none",
           {"not an attention: its weights are multiplied by what is made of them alone (an entropy, a loss)",
            softmax.location});
+    if (cancelOut(softmax.result))
+      return addMissed(
+          softmax, "none",
+          {"not an attention: its weights cancel out of a hard assignment (straight-through)", softmax.location});
     if (!softmax.flaw.empty())
       return addMissed(softmax, "missed", {softmax.flaw, softmax.location});
     std::optional<Miss> first;

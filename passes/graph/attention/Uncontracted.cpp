@@ -105,6 +105,37 @@ static bool isContractedAsIs(const Values &values) {
   });
 }
 
+/// The two tensors of which an `Op` makes each element of `user` at the same place; null for others.
+template <typename Op> static std::pair<Value, Value> operandsOf(Operation *user) {
+  auto op = dyn_cast<linalg::LinalgOp>(user);
+  auto scalar = dyn_cast_or_null<Op>(op ? getScalarOp(op) : nullptr);
+  OpOperand *lhs = scalar ? getInput(op, scalar.getLhs()) : nullptr;
+  OpOperand *rhs = scalar ? getInput(op, scalar.getRhs()) : nullptr;
+  if (!lhs || !rhs || op.getMatchingIndexingMap(lhs) != op.getMatchingIndexingMap(rhs))
+    return {};
+  return {lhs->get(), rhs->get()};
+}
+
+bool cancelOut(Value weights) {
+  auto isTakenOff = [&](Value value) {
+    Operation *op = value.getDefiningOp();
+    return op && operandsOf<arith::SubFOp>(op).second == weights;
+  };
+  bool cancel = false;
+  for (Operation *user : weights.getUsers()) {
+    auto [lhs, rhs] = operandsOf<arith::AddFOp>(user);
+    bool isAdded = (lhs == weights && isTakenOff(rhs)) || (rhs == weights && isTakenOff(lhs));
+    bool isSubtracted = operandsOf<arith::SubFOp>(user).second == weights && user->hasOneUse() &&
+                        llvm::is_contained(weights.getUsers(), *user->user_begin());
+    auto op = dyn_cast<linalg::LinalgOp>(user);
+    bool isCompared = op && !isPointwise(op) && !isContraction(op); // the largest one, and where that stands
+    if (!isAdded && !isSubtracted && !isCompared)
+      return false;
+    cancel |= isAdded;
+  }
+  return cancel;
+}
+
 Miss whyNotContracted(const Normalization &softmax) {
   bool gates = false, ranks = false;
   Values positions;

@@ -12,6 +12,10 @@ namespace attn {
 /// otherwise a classifier.
 Miss whyNotContracted(const Normalization &softmax);
 
+/// Whether `weights` are taken off something and added again, and else only compared with each other: the value of
+/// hard - weights + weights is `hard`, and the weights give it a gradient (straight-through, Jang et al. 2017).
+bool cancelOut(mlir::Value weights);
+
 } // namespace attn
 
 #endif // PASSES_GRAPH_ATTENTION_UNCONTRACTED_H
