@@ -201,7 +201,9 @@ static void requireDecided(Node &node, const Expr &a, const Expr &b, FlatSymbolR
   OpBuilder &builder = node.builder();
   Location loc = node.loc();
   Symbols &symbols = node.symbols();
-  if (symbols.isEqual(a, b) || a.overflowed() || b.overflowed())
+  // No size is below 0.
+  bool isKnown = symbols.isEqual(a, b) || symbols.max(a, 0) == symbols.max(b, 0);
+  if (isKnown || a.overflowed() || b.overflowed())
     return;
   OpBuilder::InsertionGuard guard(builder);
   if (otherwise) // also of a loop's body: it is the entry that the run leaves, before it begins
@@ -224,7 +226,7 @@ static void requireDecided(Node &node, const Expr &a, const Expr &b, FlatSymbolR
       "sizes " + place("{0}", textOfA) + " and " + place("{1}", textOfB) + " broadcast in this run only; ";
   // One for each, as the message names the dimension.
   auto requireLonger = [&](const Expr &size, Value value, const std::string &text) {
-    if (size.constant())
+    if (symbols.isEqual(size, 1)) // or never
       return;
     Value isLonger = compare(arith::CmpIPredicate::ne, value, one);
     emitRequire(node, builder.createOrFold<arith::OrIOp>(loc, same, isLonger), sizes + fixToOne(symbols, size, text),

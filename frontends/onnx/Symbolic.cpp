@@ -3,6 +3,7 @@
 #include "frontends/onnx/SymbolicStorage.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 using namespace attn::onnx;
@@ -151,6 +152,29 @@ static std::pair<Expr, Expr> divideWithRemainder(Expr a, const Expr &b) {
   return {quotient, remainder + a};
 }
 
+/// Takes out of both what all of their terms have as a factor.
+static void cancelFactors(Expr &a, Expr &b) {
+  uint64_t factor = 0;
+  std::optional<Expr::Monomial> shared;
+  for (const Expr *expr : {&a, &b})
+    for (const auto &[monomial, coefficient] : expr->getTerms()) {
+      factor = std::gcd(factor, coefficient < 0 ? -uint64_t(coefficient) : uint64_t(coefficient));
+      Expr::Monomial both;
+      if (shared)
+        std::set_intersection(shared->begin(), shared->end(), monomial.begin(), monomial.end(),
+                              std::back_inserter(both));
+      shared = shared ? both : monomial;
+    }
+  if (factor > INT64_MAX || (factor <= 1 && (!shared || shared->empty())))
+    return;
+  for (Expr *expr : {&a, &b}) {
+    Expr rest;
+    for (const auto &[monomial, coefficient] : expr->getTerms())
+      rest = rest + monomialExpr(*divide(monomial, *shared), coefficient / int64_t(factor));
+    *expr = rest;
+  }
+}
+
 std::optional<Expr> Symbols::exactQuotient(const Expr &a, const Expr &b) {
   if (b.is(0) || a.overflowed() || b.overflowed())
     return std::nullopt;
@@ -235,6 +259,7 @@ Expr Symbols::floorDiv(const Expr &x, const Expr &y) {
     return Expr::overflow();
   if (a.is(INT64_MIN) && b.is(-1))
     return Expr::overflow();
+  cancelFactors(a, b); // one that is 0 made the quotient unspecified
   auto [quotient, remainder] = divideWithRemainder(a, b);
   if (quotient.overflowed() || remainder.overflowed())
     return Expr::overflow();
@@ -291,6 +316,21 @@ Expr Symbols::min(const Expr &a, const Expr &b) {
     return a;
   if (lowerBound(a - b).value_or(-1) >= 0)
     return b;
+  for (const Expr *sum : {&a, &b}) {
+    // min(1, x + min(1, x)) = min(1, x), where x is at least 0.
+    if (!(sum == &a ? b : a).is(1))
+      continue;
+    for (const auto &[monomial, coefficient] : sum->getTerms()) {
+      if (monomial.size() != 1 || coefficient < 0)
+        continue;
+      const auto &atom = storage->atoms[monomial.front()];
+      if (atom.kind != Kind::Min || !llvm::is_contained(atom.operands, Expr(1)))
+        continue;
+      Expr x = atom.operands[atom.operands[0].is(1) ? 1 : 0], rest = *sum - monomialExpr(monomial, coefficient);
+      if (lowerBound(x).value_or(-1) >= 0 && lowerBound(rest - x).value_or(-1) >= 0)
+        return min(rest, 1);
+    }
+  }
   std::optional<int64_t> la = lowerBound(a), lb = lowerBound(b), ua = upperBound(a), ub = upperBound(b);
   bool ordered = a.getTerms() < b.getTerms();
   return make(Kind::Min, {ordered ? a : b, ordered ? b : a},

@@ -44,6 +44,15 @@ TEST_F(SymbolicTest, SplitsDivisionByConstants) {
   EXPECT_EQ(symbols.mod(seq, Expr(2)), symbols.mod(seq + Expr(2), Expr(2)));
 }
 
+TEST_F(SymbolicTest, CancelsFactorsOfQuotients) {
+  Expr chunks = symbols.floorDiv(seq + Expr(5), Expr(64));
+  EXPECT_EQ(symbols.floorDiv(batch * (seq + Expr(5)) * Expr(32), batch * Expr(2048)), chunks);
+  EXPECT_NE(symbols.floorDiv(batch * (seq + Expr(5)) * Expr(-4), batch * Expr(256)), chunks);
+  EXPECT_EQ(text(symbols.floorDiv(seq * batch, batch * batch * Expr(3))), "floordiv(seq, 3*batch)");
+  EXPECT_EQ(text(symbols.floorDiv(seq * Expr(4) + Expr(1), batch * Expr(4))), "floordiv(4*seq + 1, 4*batch)");
+  EXPECT_EQ(symbols.floorDiv(Expr(INT64_MIN) * seq, Expr(2) * seq), Expr(INT64_MIN / 2));
+}
+
 TEST_F(SymbolicTest, DividesConstantsAsOnnxDoes) {
   EXPECT_EQ(symbols.floorDiv(Expr(-7), Expr(2)).constant(), -4);
   EXPECT_EQ(symbols.truncDiv(Expr(-7), Expr(2)).constant(), -3);
@@ -56,6 +65,10 @@ TEST_F(SymbolicTest, DividesConstantsAsOnnxDoes) {
 }
 
 TEST_F(SymbolicTest, DecidesWhatDimensionsCanBe) {
+  EXPECT_EQ(symbols.isEqual(batch * seq * Expr(4), Expr(1)), false);
+  EXPECT_EQ(symbols.isEqual(batch * Expr(4) + seq * Expr(6), Expr(3)), false);
+  EXPECT_EQ(symbols.isEqual(batch * Expr(4) + seq * Expr(3), Expr(1)), std::nullopt);
+  EXPECT_EQ(symbols.isEqual(batch * Expr(4), Expr(8)), std::nullopt);
   EXPECT_EQ(symbols.isEqual(seq, Expr(-1)), false);
   EXPECT_EQ(symbols.isEqual(seq, Expr(0)), std::nullopt); // an empty tensor is legal
   EXPECT_EQ(symbols.isEqual(seq + Expr(1), Expr(0)), false);
@@ -70,6 +83,12 @@ TEST_F(SymbolicTest, DecidesWhatDimensionsCanBe) {
 }
 
 TEST_F(SymbolicTest, FoldsMinAndMax) {
+  // 1 unless both are 0, which they are together.
+  Expr some = symbols.min(Expr(1), seq);
+  EXPECT_EQ(symbols.min(seq + some, Expr(1)), some);
+  EXPECT_EQ(symbols.min(seq + batch + some, Expr(1)), symbols.min(seq + batch, Expr(1)));
+  EXPECT_NE(symbols.min(batch + some, Expr(1)), symbols.min(batch, Expr(1)));
+  EXPECT_NE(symbols.min(seq - some, Expr(1)), some);
   EXPECT_EQ(symbols.max(Expr(0), seq), seq);
   EXPECT_EQ(symbols.min(seq, seq + Expr(3)), seq);
   EXPECT_EQ(symbols.min(Expr(3), Expr(-2)).constant(), -2);
