@@ -7,7 +7,7 @@
     bench.py models             whole models, in bf16 and with narrow weights too, against the targets of verdict.py
     bench.py stored             the same models as int8, fp16 and int4 files, against the targets of stored.py
     bench.py llamacpp           decoders in blocks of 8 and 4 bits beside llama.cpp, against the targets of llamacpp.py
-    bench.py layers             deformable, outlook and Longformer attention, with PyTorch
+    bench.py layers             deformable, outlook and Longformer attention and scans, with PyTorch
     bench.py exposed            what it costs that attention weights are outputs, as head means and whole
 
 A round lets every side run the case for a while, one after the other; each

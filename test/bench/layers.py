@@ -1,15 +1,18 @@
-"""Layers of ./dev bench layers: attentions whose batch dimensions and windows are unlike a Transformer's, at the sizes of
-the models that they come from, as PyTorch's exporter writes them. Random weights.
+"""Layers of ./dev bench layers: attentions whose batch dimensions and windows are unlike a Transformer's, and scans in
+chunks, at the sizes of the models that they come from, as PyTorch's exporters write them. Random weights.
 
     deformable  encoder of deformable DETR: 8,500 queries sample four maps of an image of 640 x 640
     outlook     VOLO-D1: windows of 3 x 3 over 28 x 28 places, four images
     longformer  Longformer-base: one layer on 4,096 tokens, a window of 512, one global token
+    mamba2      Mamba-2 130M: the mixer of one layer on 1,024 tokens, in chunks of 256
+    gated-delta a gated delta rule (Qwen3-Next) of 8 heads of 64 on 1,024 tokens, in chunks of 64
 """
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e" / "wild"))
-NAMES = ("deformable", "outlook", "longformer")
+NAMES = ("deformable", "outlook", "longformer", "mamba2", "gated-delta")
+UNROLLED = ("mamba2", "gated-delta")  # which the exporter that traces scripts cannot write
 MAPS = ((80, 80), (40, 40), (20, 20), (10, 10))
 OPSET = 18  # the first with Col2Im, which outlook attention ends with
 
@@ -44,11 +47,26 @@ def longformer(torch):
     return Text(), {"ids": torch.randint(3, 1000, (1, 4096)), "mask": torch.ones(1, 4096, dtype=torch.int64), "first": first}
 
 
+def mamba2(torch):
+    import transformers
+    config = transformers.Mamba2Config(hidden_size=768, num_heads=24, head_dim=64, state_size=128, n_groups=1, expand=2,
+                                       num_hidden_layers=1, chunk_size=256, vocab_size=97)
+    return transformers.Mamba2Model(config).layers[0].mixer, {"x": torch.randn(1, 1024, 768)}
+
+
+def gated_delta(torch):
+    from transformers.models.qwen3_next.configuration_qwen3_next import Qwen3NextConfig
+    from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextGatedDeltaNet
+    config = Qwen3NextConfig(hidden_size=768, linear_num_key_heads=8, linear_num_value_heads=8, linear_key_head_dim=64,
+                             linear_value_head_dim=64)
+    return Qwen3NextGatedDeltaNet(config, 0), {"x": torch.randn(1, 1024, 768)}
+
+
 def make(name):
     """The layer as a torch module, and its inputs by name; the same in each process."""
     import torch
     torch.manual_seed(3)
-    module, inputs = globals()[name](torch)
+    module, inputs = globals()[name.replace("-", "_")](torch)
     return module.eval(), inputs
 
 
@@ -60,8 +78,7 @@ def write(name, folder):
         module.model.config.onnx_export = True
     with torch.no_grad():
         torch.onnx.export(module, tuple(inputs.values()), folder / "model.onnx", input_names=list(inputs),
-                          output_names=["y"], opset_version=OPSET,
-                          dynamo=False)
+                          output_names=["y"], opset_version=OPSET, dynamo=name in UNROLLED)
     return {n: x.numpy() for n, x in inputs.items()}
 
 
