@@ -3,7 +3,6 @@
 #include "frontends/onnx/SymbolicStorage.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
-#include <numeric>
 
 // What is known of expressions: bounds, equality, and what a run has been required to keep.
 
@@ -133,17 +132,6 @@ std::optional<bool> Symbols::isEqual(const Expr &a, const Expr &b) const {
   if (storage->equal.count(difference.getTerms()))
     return true;
   if (lowerBound(difference).value_or(0) > 0 || upperBound(difference).value_or(0) < 0)
-    return false;
-  // 4 batch seq is never 1.
-  uint64_t factor = 0, rest = 0;
-  for (const auto &[monomial, coefficient] : difference.getTerms()) {
-    uint64_t size = coefficient < 0 ? -uint64_t(coefficient) : uint64_t(coefficient);
-    if (monomial.empty())
-      rest = size;
-    else
-      factor = std::gcd(factor, size);
-  }
-  if (rest % factor != 0)
     return false;
   return std::nullopt;
 }
