@@ -88,7 +88,9 @@ int ExternalFiles::open(const std::string &location, std::string &error) {
     folderFd = ::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   int fd = folderFd < 0 ? -1 : openBeneath(folderFd, location);
   if (fd < 0) {
-    error = errno == ELOOP   ? "the location is or passes through a symbolic link"
+    error = errno == ELOOP
+                ? "the location is or passes through a symbolic link, which might lead anywhere; copy the files "
+                  "(cp -rL, or hf download --local-dir)"
             : errno == EXDEV ? "the location leaves the model's folder"
                              : std::string("it cannot be opened: ") + strerror(errno);
     return -1;

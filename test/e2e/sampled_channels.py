@@ -2,7 +2,8 @@
 """Images of several channels that are sampled at computed places: sampled_channels.py DIRECTORY
 
 Writes NAME.onnx, NAME_x.npy, NAME_g.npy and what the onnx package makes of them, NAME_y.npy, for each name that it
-prints. From eight channels on these are read side by side.
+prints. From eight channels on these are read side by side. Taps of a cubic one each go to the border by themselves, as
+PyTorch and ONNX Runtime have it; the onnx package puts the place there first, so that case has a reference of its own.
 """
 import pathlib
 import sys
@@ -13,13 +14,32 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 MODES = {"linear": ("linear", "zeros", 0), "border": ("linear", "border", 1), "nearest": ("nearest", "zeros", 0),
-         "cubic": ("cubic", "reflection", 0)}
+         "cubic": ("cubic", "reflection", 0), "taps": ("cubic", "border", 0), "corners": ("cubic", "border", 1)}
+
+
+def cubic_border(x, g, align):
+    """In float64, of images [n, c, height, width]."""
+    x, g = x.astype(np.float64), g.astype(np.float64)
+    result = np.zeros((*x.shape[:2], *g.shape[1:3]))
+    sides = []
+    for d, size in ((1, x.shape[2]), (0, x.shape[3])):
+        place = (g[..., d] + 1) / 2 * (size - 1) if align else ((g[..., d] + 1) * size - 1) / 2
+        first, t = np.floor(place), place - np.floor(place)
+        near = lambda s: (1.25 * s - 2.25) * s * s + 1
+        far = lambda s: ((-0.75 * s + 3.75) * s - 6) * s + 3
+        weights = far(t + 1), near(t), near(1 - t), far(2 - t)
+        sides.append([(np.clip(first + k - 1, 0, size - 1).astype(int), w) for k, w in enumerate(weights)])
+    for row, u in sides[0]:
+        for column, v in sides[1]:
+            for n in range(len(x)):
+                result[n] += x[n][:, row[n], column[n]] * (u * v)[n]
+    return result
 
 
 def cases():
     for channels in (1, 7, 8, 17):
         yield f"linear_{channels}", "linear", channels, (5, 6), False
-    for mode in ("border", "nearest", "cubic"):
+    for mode in ("border", "nearest", "cubic", "taps", "corners"):
         yield f"{mode}_16", mode, 16, (5, 6), False
     yield "open_9", "linear", 9, (5, 6), True
     yield "line_8", "linear", 8, (7,), False
@@ -39,7 +59,10 @@ if __name__ == "__main__":
                                   [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
         onnx.save(model, folder / f"{name}.onnx")
-        [y] = ReferenceEvaluator(model).run(None, {"x": x, "g": g})
+        if (how, outside) == ("cubic", "border"):
+            y = cubic_border(x, g, align)
+        else:
+            [y] = ReferenceEvaluator(model).run(None, {"x": x, "g": g})
         for tensor, value in {"x": x, "g": g, "y": y.astype(np.float32)}.items():
             np.save(folder / f"{name}_{tensor}.npy", value)
         print(name)

@@ -119,6 +119,18 @@ class Encoders(Folders):
         with self.assertRaisesRegex(attnc.InvalidArgument, "BertLMHeadModel returns no cache .*config.is_decoder = True"):
             AttncExporter().export_for_generation(alone, ids)
 
+    def test_caches_that_cannot_be_exported(self):
+        small = dict(hidden_size=32, num_hidden_layers=2, vocab_size=64)
+        heads = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=8, intermediate_size=48)
+        ids = {"input_ids": torch.ones(2, 9, dtype=torch.int64)}
+        mixed = transformers.Gemma2ForCausalLM(transformers.Gemma2Config(**small, **heads, sliding_window=5)).eval()
+        said = r"Gemma2ForCausalLM .* of several kinds \(full_attention, sliding_attention\).*export\(model, inputs\)"
+        with self.assertRaisesRegex(attnc.InvalidArgument, said):
+            AttncExporter().export_for_generation(mixed, {**ids, "attention_mask": torch.ones(2, 9, dtype=torch.int64)})
+        state = transformers.MambaForCausalLM(transformers.MambaConfig(**small)).eval()
+        with self.assertRaisesRegex(attnc.InvalidArgument, "a state other than keys and values"):
+            AttncExporter().export_for_generation(state, ids)
+
     def test_vit(self):
         settings = transformers.ViTConfig(image_size=32, patch_size=8, num_labels=5, **{**BERT, "vocab_size": None})
         model = sharpened(transformers.ViTForImageClassification(settings))

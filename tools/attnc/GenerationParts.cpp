@@ -5,6 +5,8 @@
 #include "frontends/search/StepRoles.h"
 #include "tools/options/Console.h"
 
+#include "llvm/Support/Path.h"
+
 using namespace llvm;
 using namespace mlir;
 
@@ -28,6 +30,14 @@ onnx::ImportOptions asFirst(onnx::ImportOptions options) {
   return options;
 }
 
+/// The first input of `entry` that `is` takes; "" for none.
+std::string findInput(func::FuncOp entry, llvm::function_ref<bool(StringRef)> is) {
+  for (unsigned n = 0; n != entry.getNumArguments(); ++n)
+    if (StringRef name = nameOfInput(entry, n); is(name))
+      return name.str();
+  return "";
+}
+
 } // namespace
 
 int importGeneration(const HubFolder &folder, const onnx::ImportOptions &options, OwningOpRef<ModuleOp> &module,
@@ -47,6 +57,21 @@ int importGeneration(const HubFolder &folder, const onnx::ImportOptions &options
   if (int code = add(folder.decoder, asFirst(options), "first"))
     return code;
   func::FuncOp first = findEntry(*module, "first");
+  auto isEncoded = [](StringRef name) { return name == "encoder_hidden_states" || name == "encoder_outputs"; };
+  std::string encoded = folder.encoder.empty() ? findInput(first, isEncoded) : "";
+  if (!encoded.empty()) {
+    first.emitError("no encoder_model.onnx is beside it, which makes its input '" + encoded +
+                    "'; export the encoder, too, or name the entries: encode=FILE step=FILE --init=encode");
+    return ExitUsage;
+  }
+  std::string crossed = folder.withPast.empty() && sys::path::stem(folder.decoder).contains("with_past")
+                            ? findInput(first, isCrossCache)
+                            : "";
+  if (!crossed.empty()) {
+    first.emitError("no decoder_model.onnx is beside it, which makes its input '" + crossed +
+                    "' of the encoder's outputs; export it, too");
+    return ExitUsage;
+  }
   bool goesOn = !folder.withPast.empty() || hasPast(first);
   if (!goesOn) { // no cache: each step takes all tokens
     first->setAttr(AttnDialect::kEntryAttr, StringAttr::get(first.getContext(), "step"));

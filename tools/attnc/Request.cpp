@@ -49,9 +49,15 @@ void readFolder(CommandLine &line, StringRef path, CompileJob &job) {
   if (!job.folder)
     return line.reject(error);
   if (line.has(OPT_generate)) {
-    if (job.folder->decoder.empty())
-      line.reject(path + ": has no decoder to generate with: decoder_model.onnx, decoder_model_merged.onnx, "
-                         "decoder_with_past_model.onnx or model.onnx");
+    if (job.folder->decoder.empty()) {
+      std::vector<std::string> found;
+      for (const auto &[name, file] : job.folder->models)
+        found.push_back(sys::path::filename(file).str());
+      line.reject(path +
+                  ": has no decoder to generate with: decoder_model.onnx, decoder_model_merged.onnx, "
+                  "decoder_with_past_model.onnx or model.onnx; of variants (" +
+                  join(found, ", ") + ") put those to be taken into a folder under these names");
+    }
     return;
   }
   job.entries = job.folder->models;

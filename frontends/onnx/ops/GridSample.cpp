@@ -56,7 +56,8 @@ SmallVector<Tap, 4> tapsAt(const Sampler &s, Num x, const Num &length) {
   Num low = x.constant(s.alignCorners ? 0.0 : -0.5), high = size + (s.alignCorners ? -1.0 : -0.5);
   if (s.sampling == Sampling::Nearest)
     x = roundEven(x);
-  if (s.outside == Outside::Border)
+  // The taps of a cubic one go to the border each by itself, as in PyTorch and ONNX Runtime.
+  if (s.outside == Outside::Border && s.sampling != Sampling::Cubic)
     x = select((x < low) | (x > high), atMost(atLeast(x, x.constant(0)), size - 1.0), x);
   else if (s.outside == Outside::Reflection)
     x = reflected(x, low, high);

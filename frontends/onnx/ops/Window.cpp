@@ -40,7 +40,8 @@ static LogicalResult explicitPads(Node &n, Window &w, ArrayRef<int64_t> pads, si
   Symbols &s = n.symbols();
   Expr begin(pads[d]), end(pads[d + w.rank()]), stride(w.strides[d]);
   Expr span = size + begin + end - extent;
-  if (failed(n.requireAtMost(0, span, "the window is larger than the padded dimension (by {1})")))
+  if (failed(n.requireAtMost(
+          0, span, "the padded dimension less the window is {1}, expected at least 0: the input is too short")))
     return failure();
   w.padBegin[d] = begin;
   w.padEnd[d] = end;

@@ -236,7 +236,8 @@ TEST_F(External, RefusesEveryWayOut) {
   EXPECT_EQ(said("\xff\xfe"), "the location is not a file name");
   EXPECT_EQ(said(std::string(kMaxNameBytes + 1, 'a')), "the location has 4097 bytes, the limit is 4096");
 
-  const char *symbolic = "the location is or passes through a symbolic link";
+  const char *symbolic = "the location is or passes through a symbolic link, which might lead anywhere; copy the files "
+                         "(cp -rL, or hf download --local-dir)";
   link("../secret.bin", "link.bin"); // CVE-2026-27489
   EXPECT_EQ(said("link.bin"), symbolic);
   link("data.bin", "inside.bin"); // also one that stays inside

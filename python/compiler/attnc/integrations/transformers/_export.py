@@ -64,16 +64,35 @@ class AttncExporter(OnnxExporter):
             )
         config = config if config is not None else AttncConfig()
         seq2seq = bool(model.config.is_encoder_decoder)
-        parts = _seq2seq_parts(model, sample_inputs) if seq2seq else _causal_parts(model)
         components = {}
-        for name, (module, inputs) in parts.items():
-            chosen: ExportConfigMixin = config[name] if isinstance(config, dict) else config
-            components[name] = self._export_component(module, inputs, chosen)
+        try:
+            parts = _seq2seq_parts(model, sample_inputs) if seq2seq else _causal_parts(model)
+            for name, (module, inputs) in parts.items():
+                chosen: ExportConfigMixin = config[name] if isinstance(config, dict) else config
+                components[name] = self._export_component(module, inputs, chosen)
+        except Exception as error:
+            reason = _cannot_cache(model)
+            if not reason:
+                raise
+            raise InvalidArgument(
+                f"{type(model).__name__} cannot be exported with its caches: {reason}; AttncExporter().export(model, "
+                "inputs) exports it without them"
+            ) from error
         settings = copy.deepcopy(generation_config if generation_config is not None else model.generation_config)
         exported = ExportedModel(components, self.export_format, _named(model.config, model), settings)
         for component in components.values():
             component.metadata.architecture = type(model).__name__
         return exported
+
+
+def _cannot_cache(model: PreTrainedModel) -> str:
+    """Why torch's exporter fails at the caches of ``model``, if that is known."""
+    kinds = sorted(set(getattr(model.config.get_text_config(decoder=True), "layer_types", None) or ()))
+    if len(kinds) > 1:
+        return f"its layers are of several kinds ({', '.join(kinds)}), and each has a cache of another length or form"
+    if getattr(model, "_is_stateful", False):
+        return "it keeps a state other than keys and values"
+    return ""
 
 
 def _named(config: Any, model: Any) -> Any:
