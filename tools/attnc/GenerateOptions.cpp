@@ -109,7 +109,7 @@ void readScores(CommandLine &line, SearchOptions &search) {
   if (line.has(OPT_alignment_argmax) && !line.has(OPT_alignment))
     line.fail("--alignment-argmax needs --alignment");
   search.alignmentArgmax = line.has(OPT_alignment_argmax);
-  search.blank = line.number(OPT_blank, 0);
+  search.blank = line.number(OPT_blank, search.blank);
   search.frames = line.text(OPT_frames).str();
   search.timeMajor = line.has(OPT_time_major);
   bool samples = search.kind == "sample", isBeam = search.kind == "beam", isCtc = search.isCtc();

@@ -73,6 +73,11 @@ int importGeneration(const HubFolder &folder, const onnx::ImportOptions &options
     return ExitUsage;
   }
   bool goesOn = !folder.withPast.empty() || hasPast(first);
+  if (search.isCtc() && (goesOn || !folder.encoder.empty())) {
+    first.emitError("is a decoder that makes one token after the other, and --generate=" + search.kind +
+                    " needs a model that scores all frames at once; use greedy, beam:WIDTH or sample");
+    return ExitUsage;
+  }
   if (!goesOn) { // no cache: each step takes all tokens
     first->setAttr(AttnDialect::kEntryAttr, StringAttr::get(first.getContext(), "step"));
     return ExitSuccess;

@@ -144,7 +144,7 @@ private:
       search.bos = std::to_string(*start);
     // Configurations say -1 for none.
     if (std::optional<int64_t> pad = integer("pad_token_id", INT64_MIN); pad && *pad >= 0)
-      search.pad = *pad;
+      search.pad = search.blank = *pad; // which is the blank of what CTC has trained
   }
 
   void readLengths() {

@@ -227,7 +227,7 @@ defm coverage_penalty : Eq<"coverage-penalty", "B",
 defm alignment : Eq<"alignment", "OUTPUT", "return this output of the step for each token", g_search, [AttncVis]>;
 def alignment_argmax : SimpleFlag<"alignment-argmax",
     "return the position of the greatest weight of --alignment for each token", g_search, [AttncVis]>;
-defm blank : Eq<"blank", "LABEL", "the blank of ctc-... (default 0)", g_search, [AttncVis]>;
+defm blank : Eq<"blank", "LABEL", "the blank of ctc-... (default: pad_token_id of a folder, or 0)", g_search, [AttncVis]>;
 defm frames : Eq<"frames", "NAME",
     "an output or input of the entry that says how many frames of each item count (ctc-...; default: all)", g_search,
     [AttncVis]>;
