@@ -22,7 +22,7 @@ Part lookThroughTransposes(Part part) {
   return part;
 }
 
-/// `map` of the space as one of the dimensions that `result` has, in its order.
+/// `map`, of the space, as one of `loops`: dimensions of it, in their order.
 AffineMap inLoops(AffineMap map, ArrayRef<AffineExpr> loops) {
   SmallVector<AffineExpr> renamed(map.getNumDims(), getAffineConstantExpr(0, map.getContext()));
   for (auto [n, along] : llvm::enumerate(loops))
