@@ -80,6 +80,24 @@ Access BodyEmitter::accessOf(Value buffer, AffineMap map) const {
   return access;
 }
 
+std::optional<int64_t> BodyEmitter::smallStep(unsigned operand) const {
+  constexpr int64_t kMost = 4;
+  if (accesses[operand] != Access::Strided)
+    return std::nullopt;
+  OpOperand &read = op->getOpOperand(operand);
+  SmallVector<int64_t> strides;
+  int64_t offset, step = 0;
+  if (failed(cast<MemRefType>(read.get().getType()).getStridesAndOffset(strides, offset)))
+    return std::nullopt;
+  for (auto [expr, stride] : llvm::zip_equal(op.getMatchingIndexingMap(&read).getResults(), strides)) {
+    int64_t factor = *linearFactor(expr, loop);
+    if (factor && ShapedType::isDynamic(stride))
+      return std::nullopt;
+    step += factor ? factor * stride : 0;
+  }
+  return step > 1 && step <= kMost ? std::optional(step) : std::nullopt;
+}
+
 Lanes BodyEmitter::lanesOf(Value value) const {
   auto it = kinds.find(value);
   return it == kinds.end() ? Lanes::Same : it->second;
@@ -213,6 +231,39 @@ static std::pair<Value, Value> stridedLanes(const BodyEmitter::Point &point, Loc
   return {start, arith::MulIOp::create(b, loc, lanes, splat(b, loc, point.lanes, stride))};
 }
 
+/// What lanes read of the flat `buffer` from `start` on, `step` elements apart: `step` loads of neighbours, which go as
+/// far as the last lane does, and a shuffle for each load but one.
+static Value loadSteps(const BodyEmitter::Point &point, Location loc, Value buffer, Value start, int64_t step) {
+  OpBuilder &b = point.b;
+  int64_t last = point.lanes - 1;
+  auto type = VectorType::get({point.lanes}, cast<MemRefType>(buffer.getType()).getElementType());
+  Value end; // behind what the last lane that counts reads
+  if (point.mask) {
+    Value used = point.mask.getDefiningOp<vector::CreateMaskOp>().getOperand(0);
+    used = arith::MinSIOp::create(b, loc, used, constantIndex(b, loc, point.lanes));
+    end = arith::SubIOp::create(b, loc, multiplyAdd(b, loc, Value(), used, b.getIndexAttr(step)),
+                                constantIndex(b, loc, step - 1));
+  }
+  auto load = [&](int64_t begin) -> Value {
+    Value index = arith::AddIOp::create(b, loc, start, constantIndex(b, loc, begin));
+    if (!point.mask)
+      return vector::LoadOp::create(b, loc, type, buffer, index);
+    Value left = arith::SubIOp::create(b, loc, end, constantIndex(b, loc, begin));
+    Value mask = vector::CreateMaskOp::create(b, loc, point.mask.getType(), left);
+    return vector::MaskedLoadOp::create(b, loc, type, buffer, index, mask, splatZero(b, loc, type));
+  };
+  Value result = load(0);
+  for (int64_t n = 1; n != step; ++n) {
+    SmallVector<int64_t> from; // lanes of what there is, and of load n
+    for (int64_t lane = 0; lane <= last; ++lane) {
+      int64_t place = lane * step, owner = std::min(place / last, step - 1);
+      from.push_back(owner == n ? point.lanes + place - n * last : n > 1 ? lane : std::min(place, last));
+    }
+    result = vector::ShuffleOp::create(b, loc, result, load(n * last), from);
+  }
+  return result;
+}
+
 Value BodyEmitter::loadOperand(const Point &point, OpOperand &operand) {
   OpBuilder &b = point.b;
   Location loc = op.getLoc();
@@ -235,12 +286,16 @@ Value BodyEmitter::loadOperand(const Point &point, OpOperand &operand) {
   SmallVector<OpFoldResult> strides;
   Value flat = flatten(b, loc, operand.get(), offset, strides);
   auto [start, lanes] = stridedLanes(point, loc, map, loop, offset, strides);
+  if (std::optional<int64_t> step = smallStep(operand.getOperandNumber()))
+    return loadSteps(point, loc, flat, start, *step);
   return vector::GatherOp::create(b, loc, vectorType, flat, ValueRange{start}, lanes,
                                   point.mask ? point.mask : allLanes(b, loc, point.lanes),
                                   splatZero(b, loc, vectorType));
 }
 
 Value BodyEmitter::loadOutput(const Point &point, unsigned number) {
+  if (Value start = starts.lookup(number))
+    return widen(point, op.getLoc(), start, Lanes::Same);
   return loadOperand(point, *op.getDpsInitOperand(number));
 }
 

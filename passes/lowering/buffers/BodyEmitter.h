@@ -31,6 +31,9 @@ public:
   bool mayTrap() const { return trapping; }
   /// How operand number `operand` is read or written.
   Access accessOf(unsigned operand) const { return accesses[operand]; }
+  /// How far apart the elements of a strided operand are that neighbouring lanes read, if that is known and small:
+  /// loads of neighbours and shuffles then replace a gather.
+  std::optional<int64_t> smallStep(unsigned operand) const;
   /// Costs of the body's ops: one element, in about the time of an addition.
   int64_t costOfBody() const { return cost; }
   /// Loads in the body whose lanes are not neighbours.
@@ -54,7 +57,9 @@ public:
 
   /// Writes the body; returns the yielded values.
   mlir::SmallVector<mlir::Value> emit(const Point &point);
-  /// The value of output `number` in memory.
+  /// From here on output `number` is taken to be `start`, a scalar, until something is stored in it.
+  void startFrom(unsigned number, mlir::Value start) { starts[number] = start; }
+  /// The value of output `number` in memory, or what it starts from.
   mlir::Value loadOutput(const Point &point, unsigned number);
   void storeOutput(const Point &point, unsigned number, mlir::Value value);
   /// From here on whole vectors of output `number`, which are aligned to their size, are stored past the caches.
@@ -76,6 +81,7 @@ private:
   llvm::DenseMap<mlir::Value, Lanes> kinds;
   mlir::SmallVector<Access> accesses;
   mlir::SmallVector<unsigned> streamed;
+  llvm::DenseMap<unsigned, mlir::Value> starts;
   mlir::IRMapping invariants;
   bool vectorizable = true, trapping = false;
   int64_t cost = 0, gathers = 0;

@@ -3,7 +3,9 @@
 #include "passes/graph/Collect.h"
 #include "passes/lowering/buffers/BodyEmitter.h"
 #include "passes/lowering/buffers/CollapseLoops.h"
+#include "passes/lowering/buffers/LaneChoice.h"
 #include "passes/lowering/buffers/LaneReductions.h"
+#include "passes/lowering/buffers/StartOfSums.h"
 #include "passes/lowering/buffers/StreamedStores.h"
 #include "passes/lowering/buffers/TransposedLoops.h"
 
@@ -33,19 +35,29 @@ namespace {
 constexpr int64_t kParallelWork = 32 << 10;
 // Vectors of a row that are summed side by side, and the cost from which on a term shares enough between them.
 constexpr int64_t kMostBlocks = 4, kLongBody = 16;
+// Rows that a window slides over at once, and the greatest window: rows share its weights and most of what it reads.
+constexpr int64_t kWindowRows = 4, kMostTaps = 128;
 // A row of so many elements may end with a fence.
 constexpr int64_t kStreamedRow = 4096;
 
 class LoopEmitter {
 public:
-  LoopEmitter(linalg::GenericOp op, TargetAttr target, const StreamedOutputs &streamed)
-      : op(op), target(target), streamed(streamed), b(op), loc(op.getLoc()) {}
+  /// Sums start from `starts`, one per output, or where it is null from what stands in the output.
+  LoopEmitter(linalg::GenericOp op, TargetAttr target, const StreamedOutputs &streamed, ArrayRef<Value> starts)
+      : op(op), target(target), streamed(streamed), starts(starts), b(op), loc(op.getLoc()) {}
 
   void run() {
     for (Range range : cast<linalg::LinalgOp>(op.getOperation()).createLoopRanges(b, loc))
       sizes.push_back(range.size);
     iterators = op.getIteratorTypesArray();
-    choose();
+    LaneChoice choice = chooseLanes(op, sizes, target.getF32Lanes());
+    emitter = std::move(choice.emitter);
+    vectorLoop = choice.loop;
+    lanes = vectorLoop < 0 ? 1 : target.getF32Lanes();
+    masked = target.getIsa() == "avx512" && !emitter->mayTrap();
+    for (auto [number, start] : llvm::enumerate(starts))
+      if (start)
+        emitter->startFrom(number, start);
     zero = arith::ConstantIndexOp::create(b, loc, 0);
     one = arith::ConstantIndexOp::create(b, loc, 1);
     SmallVector<Value> indices(sizes.size(), zero);
@@ -58,6 +70,8 @@ public:
     }
     vectorReduces = vectorLoop >= 0 && iterators[vectorLoop] == utils::IteratorType::reduction;
     takeInner();
+    if (slides() && !inner.empty() && canReduceAcrossLanes(op))
+      unrollTaps(inner.back());
     emitOuter(indices);
   }
 
@@ -66,62 +80,50 @@ private:
   int64_t sizeGuess(int64_t loop) { return std::max<int64_t>(staticSize(loop).value_or(kUnknownSize), 1); }
   Value sizeOf(int64_t loop) { return getValueOrCreateConstantIndexOp(b, loc, sizes[loop]); }
 
-  /// Picks the loop whose lanes cost least for one element.
-  void choose() {
-    int64_t width = target.getF32Lanes();
-    double best = 0;
-    BodyEmitter scalar(op, -1);
-    best = scalar.costOfBody();
-    emitter = std::make_unique<BodyEmitter>(scalar);
-    for (int64_t loop = static_cast<int64_t>(sizes.size()) - 1; loop >= 0; --loop) {
-      int64_t size = staticSize(loop).value_or(kUnknownSize);
-      if (size < 2)
-        continue;
-      bool reduces = iterators[loop] == utils::IteratorType::reduction;
-      if (reduces && !canReduceAcrossLanes(op))
-        continue;
-      auto candidate = std::make_unique<BodyEmitter>(op, loop);
-      if (!candidate->canVectorize() || hasUnsuitableOutput(*candidate, reduces))
-        continue;
-      double used = static_cast<double>(size) / llvm::divideCeil(size, width); // lanes that count
-      double cost = candidate->costOfBody() + candidate->numGathers() * used + (reduces ? 0.5 : 0);
-      for (unsigned i = 0; i < op->getNumOperands(); ++i)
-        cost += candidate->accessOf(i) == Access::Strided ? 1.2 * used
-                : candidate->accessOf(i) == Access::Same  ? -0.5
-                                                          : 0;
-      if (cost / used < best) {
-        best = cost / used;
-        emitter = std::move(candidate);
-        vectorLoop = loop;
-        lanes = width;
-      }
-    }
-    masked = target.getIsa() == "avx512" && !emitter->mayTrap();
-  }
-
-  /// A parallel loop must tell the elements of each output apart, a reduction
-  /// must not.
-  bool hasUnsuitableOutput(BodyEmitter &candidate, bool reduces) {
-    for (int64_t i = 0; i < op.getNumDpsInits(); ++i) {
-      Access access = candidate.accessOf(op.getDpsInitOperand(i)->getOperandNumber());
-      if ((access == Access::Same) != reduces)
-        return true;
-    }
-    return false;
-  }
-
   /// Where rows are short, or points, those are many of which the outermost loops have enough: an iteration of a
   /// parallel loop finds its indices by divisions, which took most of a copy in patches or in another order.
+  /// A window slides over rows in groups, which one iteration needs to have.
   void takeInner() {
-    constexpr int64_t kEnough = 64;
-    if (vectorLoop >= 0 && staticSize(vectorLoop).value_or(kUnknownSize) > kMostBlocks * lanes)
+    constexpr int64_t kEnough = 64, kEnoughWindows = 8;
+    bool isLong = vectorLoop >= 0 && staticSize(vectorLoop).value_or(kUnknownSize) > kMostBlocks * lanes;
+    if (isLong && !slides())
       return;
     int64_t rows = 1;
     size_t count = 0;
     while (count < outer.size() && rows < kEnough)
       rows *= std::min<int64_t>(staticSize(outer[count++]).value_or(1), kEnough); // an open one may be 1
+    if (slides() && count && count == outer.size()) {
+      int64_t last = staticSize(outer.back()).value_or(1);
+      count -= rows >= last * kEnoughWindows;
+    }
     inner.assign(outer.begin() + count, outer.end());
     outer.truncate(count);
+  }
+
+  /// Whether this sums few short terms for each element of a row.
+  bool slides() {
+    int64_t taps = 1;
+    for (unsigned loop : reductions)
+      taps *= std::min(staticSize(loop).value_or(kMostTaps), kMostTaps);
+    return taps > 1 && taps < kMostTaps && vectorLoop >= 0 && !vectorReduces && emitter->costOfBody() < kLongBody;
+  }
+
+  /// Where a window slides along `loop`, its own loop in that direction becomes the innermost one, and its terms stand
+  /// one after the other: rows of a group then read each row of the input once.
+  void unrollTaps(unsigned loop) {
+    constexpr int64_t kMost = 8;
+    auto *taps = llvm::find_if(reductions, [&](unsigned tap) {
+      return staticSize(tap).value_or(kMost + 1) <= kMost &&
+             llvm::any_of(op.getIndexingMapsArray(), [&](AffineMap map) {
+               return llvm::any_of(map.getResults(), [&](AffineExpr place) {
+                 return place.isFunctionOfDim(loop) && place.isFunctionOfDim(tap);
+               });
+             });
+    });
+    if (taps == reductions.end())
+      return;
+    std::rotate(taps, taps + 1, reductions.end());
+    unrollsTaps = true;
   }
 
   int64_t workOf(ArrayRef<unsigned> loops) {
@@ -222,6 +224,8 @@ private:
 
   /// All that remains when the outer parallel loops are fixed, but for `depth` inner ones.
   void emitRow(SmallVector<Value> indices, size_t depth = 0) {
+    if (depth + 1 == inner.size() && slides())
+      return emitWindows(indices, inner[depth]);
     if (depth < inner.size())
       return emitFor(zero, sizeOf(inner[depth]), one, [&](Value index) {
         indices[inner[depth]] = index;
@@ -238,27 +242,54 @@ private:
     emitVectorLoop(indices, zero, sizeOf(vectorLoop));
   }
 
-  /// A row of few vectors, each a sum: what they share of a term, the place of a sample for instance, is computed once.
+  /// A row of few vectors, each a sum.
   void emitShortRow(SmallVector<Value> indices, int64_t blocks) {
-    auto pointOf = [&](SmallVector<Value> &at, int64_t block, ArrayRef<Value> accumulators) {
-      at[vectorLoop] = arith::ConstantIndexOp::create(b, loc, block * lanes);
-      return BodyEmitter::Point{b, at, lanes, Value(), accumulators};
+    indices[vectorLoop] = zero;
+    emitPoints(indices, vectorLoop, lanes, blocks, lanes, Value());
+  }
+
+  /// All rows of `loop`, those of a group at once.
+  void emitWindows(SmallVector<Value> indices, unsigned loop) {
+    Value size = sizeOf(loop), group = arith::ConstantIndexOp::create(b, loc, kWindowRows);
+    Value stop = b.createOrFold<arith::AndIOp>(loc, size, arith::ConstantIndexOp::create(b, loc, -kWindowRows));
+    emitFor(zero, stop, group, [&](Value index) {
+      indices[loop] = index;
+      groupedLoop = loop;
+      emitVectorLoop(indices, zero, sizeOf(vectorLoop));
+      groupedLoop.reset();
+    });
+    emitFor(stop, size, one, [&](Value index) {
+      indices[loop] = index;
+      emitVectorLoop(indices, zero, sizeOf(vectorLoop));
+    });
+  }
+
+  /// `count` points that lie `step` apart along `loop`, each a sum: what they share of a term, a weight or the place of
+  /// a sample for instance, is computed once.
+  void emitPoints(ArrayRef<Value> indices, unsigned loop, int64_t step, int64_t count, int64_t width, Value mask) {
+    SmallVector<Value> places, results;
+    for (int64_t n = 0; n != count; ++n)
+      places.push_back(
+          b.createOrFold<arith::AddIOp>(loc, indices[loop], arith::ConstantIndexOp::create(b, loc, n * step)));
+    auto pointOf = [&](SmallVector<Value> &at, int64_t n, ArrayRef<Value> accumulators) {
+      at[loop] = places[n];
+      return BodyEmitter::Point{b, at, width, mask, accumulators};
     };
-    SmallVector<Value> results;
-    size_t count = op.getNumDpsInits();
-    for (int64_t block = 0; block != blocks; ++block)
-      for (size_t i = 0; i != count; ++i)
-        results.push_back(emitter->loadOutput(pointOf(indices, block, {}), i));
-    results = emitReductions(indices, 0, results, [&](ArrayRef<Value> inner, ArrayRef<Value> accumulators) {
+    SmallVector<Value> at(indices);
+    size_t inits = op.getNumDpsInits();
+    for (int64_t n = 0; n != count; ++n)
+      for (size_t i = 0; i != inits; ++i)
+        results.push_back(emitter->loadOutput(pointOf(at, n, {}), i));
+    results = emitReductions(at, 0, results, [&](ArrayRef<Value> inner, ArrayRef<Value> accumulators) {
       SmallVector<Value> at(inner), next;
-      emitter->emitInvariants({b, at, 1, Value(), {}}, static_cast<unsigned>(vectorLoop));
-      for (int64_t block = 0; block != blocks; ++block)
-        llvm::append_range(next, emitter->emit(pointOf(at, block, accumulators.slice(block * count, count))));
+      emitter->emitInvariants({b, at, 1, Value(), {}}, {static_cast<unsigned>(vectorLoop), loop});
+      for (int64_t n = 0; n != count; ++n)
+        llvm::append_range(next, emitter->emit(pointOf(at, n, accumulators.slice(n * inits, inits))));
       emitter->dropInvariants();
       return next;
     });
     for (auto [n, result] : llvm::enumerate(results))
-      emitter->storeOutput(pointOf(indices, n / count, {}), n % count, result);
+      emitter->storeOutput(pointOf(at, n / inits, {}), n % inits, result);
   }
 
   void emitVectorLoop(SmallVector<Value> indices, Value begin, Value end) {
@@ -319,6 +350,8 @@ private:
 
   /// Reads, reduces and writes the outputs at one point of the parallel loops.
   void emitPoint(SmallVector<Value> indices, int64_t width, Value mask) {
+    if (groupedLoop)
+      return emitPoints(indices, *groupedLoop, 1, kWindowRows, width, mask);
     BodyEmitter::Point point{b, indices, width, mask, {}};
     SmallVector<Value> results;
     if (reductions.empty()) {
@@ -340,6 +373,14 @@ private:
                                     ReductionBody body) {
     if (depth == reductions.size())
       return body(indices, accumulators);
+    if (unrollsTaps && depth + 1 == reductions.size()) {
+      SmallVector<Value> results(accumulators);
+      for (int64_t tap = 0; tap != *staticSize(reductions[depth]); ++tap) {
+        indices[reductions[depth]] = arith::ConstantIndexOp::create(b, loc, tap);
+        results = body(indices, results);
+      }
+      return results;
+    }
     auto loop = scf::ForOp::create(b, loc, zero, sizeOf(reductions[depth]), one, accumulators);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
@@ -414,6 +455,7 @@ private:
   linalg::GenericOp op;
   TargetAttr target;
   const StreamedOutputs &streamed;
+  ArrayRef<Value> starts;
   OpBuilder b;
   Location loc;
   SmallVector<OpFoldResult> sizes;
@@ -421,13 +463,18 @@ private:
   SmallVector<unsigned> outer, inner, reductions; // without the vectorised loop
   std::unique_ptr<BodyEmitter> emitter;
   int64_t vectorLoop = -1, lanes = 1;
-  bool masked = false, vectorReduces = false;
+  std::optional<unsigned> groupedLoop; // of which a group of rows is written at once
+  bool masked = false, vectorReduces = false, unrollsTaps = false;
   Value zero, one;
 };
 
 struct VectorizeLinalgPass : attn::impl::VectorizeLinalgPassBase<VectorizeLinalgPass> {
   void runOnOperation() override {
     TargetAttr target = TargetAttr::lookup(getOperation());
+    llvm::DenseMap<Operation *, SmallVector<Value>> starts;
+    for (linalg::LinalgOp op : collect<linalg::LinalgOp>(getOperation()))
+      for (int64_t number = 0; number != op.getNumDpsInits(); ++number)
+        starts[op].push_back(takeFill(op, number));
     StreamedOutputs streamed(getOperation(), target);
     IRRewriter rewriter(&getContext());
     for (linalg::LinalgOp op : collect<linalg::LinalgOp>(getOperation())) {
@@ -436,6 +483,7 @@ struct VectorizeLinalgPass : attn::impl::VectorizeLinalgPassBase<VectorizeLinalg
         return signalPassFailure();
       }
       rewriter.setInsertionPoint(op);
+      SmallVector<Value> own = starts.lookup(op);
       auto generic = dyn_cast<linalg::GenericOp>(op.getOperation());
       if (!generic) {
         FailureOr<linalg::GenericOp> made = linalg::generalizeNamedOp(rewriter, op);
@@ -449,7 +497,7 @@ struct VectorizeLinalgPass : attn::impl::VectorizeLinalgPassBase<VectorizeLinalg
       if (auto transposed = TransposedLoops::match(generic, target.getF32Lanes()))
         transposed->emit(kParallelWork);
       else
-        LoopEmitter(generic, target, streamed).run();
+        LoopEmitter(generic, target, streamed, own).run();
       rewriter.eraseOp(generic);
     }
   }
