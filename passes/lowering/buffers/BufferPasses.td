@@ -63,7 +63,8 @@ def PrepareBuffersPass : Pass<"attn-prepare-buffers", "mlir::func::FuncOp"> {
     Right before bufferisation: CSE has given equal `linalg.fill`s one value,
     and every writer after the first would copy it. `tensor.empty` stays shared
     (an unshared one costs an allocation). `tensor.concat` becomes insertions
-    into one tensor, a collapse of a tensor without elements a tensor.empty
+    into one tensor, more than 32 insertions of parts that fill one become a
+    `tensor.concat` (upstream's analyses of as many take seconds), a collapse of a tensor without elements a tensor.empty
     (memref.collapse_shape refuses to join {?, 0}), and so a slice at the end of
     one (memref.subview refuses the offset). What a loop's body reads of
     a state after the place of another is written (states that it swaps, yields

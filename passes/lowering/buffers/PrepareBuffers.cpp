@@ -1,4 +1,5 @@
 #include "passes/Passes.h"
+#include "passes/lowering/buffers/JoinManyParts.h"
 #include "passes/lowering/buffers/LoopTies.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -161,6 +162,7 @@ struct PrepareBuffersPass : attn::impl::PrepareBuffersPassBase<PrepareBuffersPas
     RewritePatternSet patterns(&getContext());
     tensor::populateDecomposeTensorConcatPatterns(patterns);
     walkAndApplyPatterns(getOperation(), std::move(patterns));
+    attn::joinManyParts(getOperation());
     replaceEmptyReshapes(getOperation());
     replaceEmptySlices(getOperation());
     unshareDestinations(getOperation());
