@@ -137,8 +137,7 @@ private:
     return static_cast<int64_t>(std::min(work + 1, 1e15));
   }
 
-  /// Runs `body` for every point of the outer parallel loops, in parallel
-  /// where there is enough to do.
+  /// Runs `body` for every point of the outer parallel loops, in parallel where there is enough to do.
   void emitOuter(SmallVector<Value> indices) {
     if (outer.empty() && vectorLoop >= 0 && !vectorReduces && reductions.empty())
       return emitBlocks(indices);
@@ -237,15 +236,11 @@ private:
       return emitReduction(indices);
     std::optional<int64_t> size = staticSize(vectorLoop);
     if (!reductions.empty() && size && *size % lanes == 0 && *size > lanes && *size <= kMostBlocks * lanes &&
-        emitter->costOfBody() >= kLongBody)
-      return emitShortRow(indices, *size / lanes);
+        emitter->costOfBody() >= kLongBody) {
+      indices[vectorLoop] = zero;
+      return emitPoints(indices, vectorLoop, lanes, *size / lanes, lanes, Value());
+    }
     emitVectorLoop(indices, zero, sizeOf(vectorLoop));
-  }
-
-  /// A row of few vectors, each a sum.
-  void emitShortRow(SmallVector<Value> indices, int64_t blocks) {
-    indices[vectorLoop] = zero;
-    emitPoints(indices, vectorLoop, lanes, blocks, lanes, Value());
   }
 
   /// All rows of `loop`, those of a group at once.
@@ -390,8 +385,7 @@ private:
     return SmallVector<Value>(loop.getResults().begin(), loop.getResults().end());
   }
 
-  /// The vectorised loop reduces: lanes have accumulators of their own, which
-  /// are folded once a row.
+  /// The vectorised loop reduces: lanes have accumulators of their own, which are folded once per row.
   void emitReduction(SmallVector<Value> indices) {
     BodyEmitter::Point scalar{b, indices, 1, Value(), {}};
     SmallVector<Value> results;
