@@ -3,7 +3,6 @@
 #include "frontends/onnx/Limits.h"
 #include "frontends/onnx/State.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include <numeric>
 
 // What sizes must be: an error where that is known to be wrong, an attn.require where only the run knows.
 
@@ -94,6 +93,7 @@ LogicalResult Node::requireAtMost(const Expr &a, const Expr &b, StringRef messag
   if (more == true || a.overflowed() || b.overflowed())
     return error() << substitute(message, {symbols().print(a), symbols().print(b)}), failure();
   requireCompare(*this, arith::CmpIPredicate::sle, a, b, message);
+  symbols().assumeNotNegative(b - a);
   return success();
 }
 
@@ -195,14 +195,6 @@ static std::string fixToOne(const Symbols &symbols, const Expr &size, const std:
 /// Whether what `a` is made of is known when a run begins.
 static bool isKnownAtEntry(const Symbols &symbols, const Expr &a) { return !StringRef(symbols.print(a)).contains('?'); }
 
-/// Whether all terms of `a` have a factor in common.
-static bool isMultiple(const Expr &a) {
-  uint64_t factor = 0;
-  for (const auto &[monomial, coefficient] : a.getTerms())
-    factor = std::gcd(factor, coefficient < 0 ? -uint64_t(coefficient) : uint64_t(coefficient));
-  return factor > 1;
-}
-
 /// A size that is 1 only in a run would be broadcast by ONNX. Code for both would cost every model whose names differ
 /// for equal sizes ("total", "past + seq") its fusion, so another form of the entry does such a run; without one the
 /// run says that the model is to be compiled for it.
@@ -235,7 +227,7 @@ static void requireDecided(Node &node, const Expr &a, const Expr &b, FlatSymbolR
       "sizes " + place("{0}", textOfA) + " and " + place("{1}", textOfB) + " broadcast in this run only; ";
   // One for each, as the message names the dimension.
   auto requireLonger = [&](const Expr &size, Value value, const std::string &text) {
-    if (size.constant() || isMultiple(size)) // of more than 1, and never 1
+    if (size.constant() || size.content() > 1) // a multiple, and never 1
       return;
     Value isLonger = compare(arith::CmpIPredicate::ne, value, one);
     emitRequire(node, builder.createOrFold<arith::OrIOp>(loc, same, isLonger), sizes + fixToOne(symbols, size, text),

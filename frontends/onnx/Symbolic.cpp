@@ -99,6 +99,13 @@ static bool before(const Expr::Monomial &a, const Expr::Monomial &b) {
   return std::make_pair(a.size(), ArrayRef(a)) < std::make_pair(b.size(), ArrayRef(b));
 }
 
+uint64_t Expr::content() const {
+  uint64_t factor = 0;
+  for (const auto &[monomial, coefficient] : terms)
+    factor = std::gcd(factor, coefficient < 0 ? -uint64_t(coefficient) : uint64_t(coefficient));
+  return factor;
+}
+
 /// a / b as monomials.
 static std::optional<Expr::Monomial> divide(const Expr::Monomial &a, const Expr::Monomial &b) {
   if (!std::includes(a.begin(), a.end(), b.begin(), b.end()))
@@ -106,11 +113,6 @@ static std::optional<Expr::Monomial> divide(const Expr::Monomial &a, const Expr:
   Expr::Monomial result;
   std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(result));
   return result;
-}
-
-static int64_t floorDivide(int64_t a, int64_t b) {
-  int64_t quotient = a / b;
-  return quotient - ((a % b != 0) && ((a < 0) != (b < 0)));
 }
 
 static Expr monomialExpr(const Expr::Monomial &monomial, int64_t coefficient) {
@@ -154,11 +156,10 @@ static std::pair<Expr, Expr> divideWithRemainder(Expr a, const Expr &b) {
 
 /// Takes out of both what all of their terms have as a factor.
 static void cancelFactors(Expr &a, Expr &b) {
-  uint64_t factor = 0;
+  uint64_t factor = std::gcd(a.content(), b.content());
   std::optional<Expr::Monomial> shared;
   for (const Expr *expr : {&a, &b})
     for (const auto &[monomial, coefficient] : expr->getTerms()) {
-      factor = std::gcd(factor, coefficient < 0 ? -uint64_t(coefficient) : uint64_t(coefficient));
       Expr::Monomial both;
       if (shared)
         std::set_intersection(shared->begin(), shared->end(), monomial.begin(), monomial.end(),

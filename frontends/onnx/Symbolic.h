@@ -38,6 +38,8 @@ public:
   std::optional<int64_t> constant() const; // the value, when no atom takes part
   bool is(int64_t value) const { return constant() == value; }
   bool overflowed() const;
+  /// The greatest factor that all coefficients have in common; 0 of 0.
+  uint64_t content() const;
   static Expr overflow();
 
   friend Expr operator+(const Expr &a, const Expr &b);
@@ -106,6 +108,8 @@ public:
   /// From here on a == b (an attn.require said so): isEqual knows, also inside
   /// products.
   void assumeEqual(const Expr &a, const Expr &b);
+  /// From here on a >= 0, likewise; only of a multiple of one atom plus a constant, and outside of branches and bodies.
+  void assumeNotNegative(const Expr &a);
   /// `a` with each atom replaced that is known to equal something simpler.
   Expr simplify(const Expr &a) const;
   /// Greatest proved lower bound and least proved upper bound of `a`.
@@ -156,6 +160,8 @@ private:
 
   Expr make(Kind kind, llvm::ArrayRef<Expr> operands, std::optional<int64_t> lower = std::nullopt,
             std::optional<int64_t> upper = std::nullopt);
+  /// Makes `other` stand for the atom from here on.
+  void replaceAtom(unsigned id, const Expr &other);
   std::optional<int64_t> intervalLower(const Expr &a) const;
   std::optional<int64_t> lowerBound(const Expr &a, unsigned depth, unsigned &steps) const;
   std::string print(const Expr &a, unsigned depth) const;

@@ -158,6 +158,20 @@ bool Symbols::isCapped(const Expr &a, const Expr &b) const {
   return (x == b && lowerBound(y).value_or(0) >= 2) || (y == b && lowerBound(x).value_or(0) >= 2);
 }
 
+void Symbols::replaceAtom(unsigned id, const Expr &other) {
+  for (auto &entry : storage->replacements) {
+    Expr updated;
+    for (const auto &[m, c] : entry.second.getTerms()) {
+      Expr term(c);
+      for (unsigned atom : m)
+        term = term * (atom == id ? other : Expr::atom(atom));
+      updated = updated + term;
+    }
+    entry.second = updated;
+  }
+  storage->replacements[id] = other;
+}
+
 void Symbols::assumeEqual(const Expr &a, const Expr &b) {
   if (isEqual(a, b))
     return;
@@ -180,17 +194,34 @@ void Symbols::assumeEqual(const Expr &a, const Expr &b) {
     Expr other = isMultiple ? Expr(0) : Expr::atom(id) - difference * Expr(coefficient);
     if (llvm::any_of(other.getTerms(), [&](const auto &term) { return llvm::is_contained(term.first, id); }))
       continue;
-    for (auto &entry : storage->replacements) {
-      Expr updated;
-      for (const auto &[m, c] : entry.second.getTerms()) {
-        Expr term(c);
-        for (unsigned atom : m)
-          term = term * (atom == id ? other : Expr::atom(atom));
-        updated = updated + term;
-      }
-      entry.second = updated;
-    }
-    storage->replacements[id] = other;
+    replaceAtom(id, other);
     return;
+  }
+}
+
+void Symbols::assumeNotNegative(const Expr &a) {
+  Expr sum = simplify(a);
+  if (homes.size() > 1 || sum.overflowed() || sum.getTerms().empty())
+    return;
+  const auto &[monomial, coefficient] = *sum.getTerms().rbegin();
+  if (monomial.size() != 1 || coefficient < 1)
+    return;
+  std::optional<int64_t> rest = (sum - Expr::atom(monomial[0]) * Expr(coefficient)).constant();
+  std::optional<int64_t> least = rest ? checkedMul(floorDivide(*rest, coefficient), -1) : std::nullopt;
+  std::optional<int64_t> &lower = storage->atoms[monomial[0]].lower;
+  if (!least || (lower && *lower >= *least))
+    return;
+  lower = least;
+  // Quotients follow, the oldest first. What is not negative is rounded down where it was rounded to zero.
+  for (unsigned id = 0; id != storage->atoms.size(); ++id) {
+    Kind kind = storage->atoms[id].kind;
+    if ((kind != Kind::FloorDiv && kind != Kind::TruncDiv) || storage->replacements.count(id))
+      continue;
+    Expr dividend = storage->atoms[id].operands[0], divisor = storage->atoms[id].operands[1];
+    std::optional<int64_t> low = lowerBound(dividend), by = divisor.constant();
+    if (kind == Kind::TruncDiv && low.value_or(-1) >= 0 && lowerBound(divisor).value_or(0) >= 1)
+      replaceAtom(id, floorDiv(dividend, divisor));
+    else if (kind == Kind::FloorDiv && low && by && *by > 0)
+      storage->atoms[id].lower = std::max(storage->atoms[id].lower.value_or(INT64_MIN), floorDivide(*low, *by));
   }
 }

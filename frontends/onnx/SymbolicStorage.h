@@ -12,6 +12,11 @@ namespace attn::onnx {
 /// What stands for a number that has no int64: see Expr::overflow.
 inline constexpr unsigned kOverflowAtom = ~0u;
 
+inline int64_t floorDivide(int64_t a, int64_t b) {
+  int64_t quotient = a / b;
+  return quotient - ((a % b != 0) && ((a < 0) != (b < 0)));
+}
+
 struct Symbols::Atom {
   Kind kind;
   std::string name;                    // Dimension

@@ -148,6 +148,33 @@ TEST_F(SymbolicTest, AssumptionsChain) {
   EXPECT_EQ(symbols.simplify(a), seq);
 }
 
+// Lengths of frames, as encoders of speech compute them beside their convolutions.
+TEST_F(SymbolicTest, AssumptionsRaiseBounds) {
+  Expr span = seq - Expr(10), before = symbols.truncDiv(span, Expr(5));
+  EXPECT_EQ(symbols.isEqual(before, symbols.floorDiv(span, Expr(5))), std::nullopt);
+  symbols.assumeNotNegative(span);
+  EXPECT_EQ(symbols.lowerBound(seq), 10);
+  EXPECT_EQ(symbols.isEqual(before, symbols.floorDiv(span, Expr(5))), true);
+  Expr frames = symbols.floorDiv(span, Expr(5)) + Expr(1);
+  EXPECT_EQ(symbols.truncDiv(frames, Expr(2)), symbols.floorDiv(frames, Expr(2)));
+  EXPECT_EQ(symbols.isEqual(seq, Expr(1)), false);
+  // Less than is known, or of the other sign, says nothing; what holds for a multiple holds for its size.
+  symbols.assumeNotNegative(seq - Expr(3));
+  symbols.assumeNotNegative(Expr(90) - seq);
+  EXPECT_EQ(symbols.lowerBound(seq), 10);
+  symbols.assumeNotNegative(Expr(2) * seq - Expr(25));
+  EXPECT_EQ(symbols.lowerBound(seq), 13);
+  // Near misses: two sizes, and what a branch assumes.
+  symbols.assumeNotNegative(batch - seq);
+  EXPECT_EQ(symbols.lowerBound(batch), 0);
+  mlir::Block entry, branch;
+  symbols.setHome(&entry);
+  symbols.enterHome(&branch);
+  symbols.assumeNotNegative(batch - Expr(7));
+  symbols.leaveHome();
+  EXPECT_EQ(symbols.lowerBound(batch), 0);
+}
+
 TEST_F(SymbolicTest, OverflowSpreads) {
   Expr big(INT64_MAX);
   EXPECT_FALSE(big.overflowed());
