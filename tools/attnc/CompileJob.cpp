@@ -8,6 +8,7 @@
 #include "frontends/search/StepRoles.h"
 #include "tools/attnc/AnnotatedModel.h"
 #include "tools/attnc/Diagnostics.h"
+#include "tools/attnc/FoldConstants.h"
 #include "tools/attnc/GenerationParts.h"
 #include "tools/attnc/NaNGuards.h"
 #include "tools/options/Console.h"
@@ -284,6 +285,8 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
     timeline.enter(name);
     channel.stage(name);
   };
+  if (options.emit != EmitKind::Attn)
+    foldConstants(*module, weights, options);
   CompileReport report;
   std::vector<KeptState> searched = statesOfSearches(*module);
   unsigned nanGuards = countNaNTests(*module);
