@@ -1,6 +1,7 @@
 // Operators on constants fold to the value that C++ gives for the same formula;
 // on arguments they emit the op that is meant.
 #include "builders/Code.h"
+#include "builders/Mix.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -105,6 +106,14 @@ TEST_F(OperatorsTest, FoldIntegers) {
   EXPECT_EQ(real(convert(x, b.getF64Type())), -7);
   EXPECT_EQ(whole(convert(k.f32(-2.9), b.getI32Type())), -2);
   EXPECT_EQ(whole(bitcast(k.f32(1), b.getI32Type())), 0x3f800000);
+}
+
+/// The first numbers that Vigna's splitmix64.c gives from the state 0.
+TEST_F(OperatorsTest, MixAsSplitmix64) {
+  Code k(b, b.getUnknownLoc());
+  EXPECT_EQ(whole(mix(k.i64(0))), int64_t(0xe220a8397b1dcdaf));
+  EXPECT_EQ(whole(mix(k.i64(1) * kMixStep)), int64_t(0x6e789e6aa1b965f4));
+  EXPECT_EQ(whole(mix(k.i64(2) * kMixStep)), int64_t(0x06c45d188009454f));
 }
 
 TEST_F(OperatorsTest, FoldIndicesAndComparisons) {

@@ -1,4 +1,5 @@
 #include "passes/kernels/shared/SearchRow.h"
+#include "builders/Mix.h"
 
 #include "llvm/Support/MathExtras.h"
 #include <limits>
@@ -135,12 +136,9 @@ private:
 
   /// A number in [0, 1) that seed, row and step determine.
   Num uniform() {
-    auto mix = [](const Num &x, int shift) { return x ^ (x >> shift); };
     Num hash = k.i64(0);
-    for (const Num &term : {row.seed, toNum(row.row, i64), row.step}) {
-      Num z = hash + term + 0x9e3779b97f4a7c15;
-      hash = mix(mix(mix(z, 30) * 0xbf58476d1ce4e5b9, 27) * 0x94d049bb133111eb, 31);
-    }
+    for (const Num &term : {row.seed, toNum(row.row, i64), row.step})
+      hash = mix(hash + term);
     return convertUnsigned(hash >> 11, f64) * 0x1p-53;
   }
 
