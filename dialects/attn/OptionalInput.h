@@ -10,6 +10,9 @@ namespace attn {
 /// has a dimension that the run decides, and no dimension with a name.
 inline constexpr llvm::StringLiteral kOptionalAttr = "attn.optional";
 
+/// On such an argument (unit), tensor<?xi64>: the seed of what the entry draws, 0 if it is left out.
+inline constexpr llvm::StringLiteral kSeedAttr = "attn.seed";
+
 } // namespace attn
 
 #endif // DIALECTS_ATTN_OPTIONALINPUT_H

@@ -292,6 +292,7 @@ bool Importer::run(llvm::function_ref<bool(ImportState &)> body) {
     return false;
   }
   state.sweep();
+  state.setSeed();
   return true;
 }
 
@@ -342,7 +343,8 @@ ImportStatus attn::onnx::importOnnx(MLIRContext *context, StringRef path, const 
   if (ImportStatus status = importEntry(context, path, options, module, weights); status != ImportStatus::Ok)
     return status;
   SmallVector<RequireOp> undecided;
-  module->lookupSymbol<func::FuncOp>(symbolOf(options, /*isBroadcastForm=*/false)).walk([&](RequireOp op) {
+  auto entry = module->lookupSymbol<func::FuncOp>(symbolOf(options, /*isBroadcastForm=*/false));
+  entry.walk([&](RequireOp op) {
     if (op->hasAttr(kOtherwiseAttr))
       undecided.push_back(op);
   });
@@ -354,5 +356,7 @@ ImportStatus attn::onnx::importOnnx(MLIRContext *context, StringRef path, const 
   if (importEntry(context, path, form, module, weights) != ImportStatus::Ok)
     for (RequireOp op : undecided) // the run says what it asks for
       op->removeAttr(kOtherwiseAttr);
+  else
+    shareSeed(entry, module->lookupSymbol<func::FuncOp>(symbolOf(form, /*isBroadcastForm=*/true)));
   return ImportStatus::Ok;
 }

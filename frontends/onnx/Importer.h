@@ -185,6 +185,14 @@ public:
   /// `--max-loop-iterations`.
   int64_t maxLoopIterations() const;
 
+  //--- random numbers (Draws.cpp)
+  /// An i64 in which all bits are random. The seed of the run, the node and the iterations of the loops around it
+  /// determine it; with `seed`, that in place of the node.
+  mlir::Value drawKey(std::optional<uint64_t> seed);
+  /// Around what is imported for iteration number `iteration`: it draws numbers of its own.
+  void enterIteration(const Expr &iteration);
+  void leaveIteration();
+
   //--- building blocks (Building.cpp), used by every family
   /// Ranked tensor type of dtype and shape, `?` where not constant.
   mlir::RankedTensorType type(DType dtype, llvm::ArrayRef<Expr> shape);

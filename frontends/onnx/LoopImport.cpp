@@ -178,6 +178,7 @@ LogicalResult LoopImport::attempt(bool &fits) {
   block = &region->getRegion(0).front();
   iteration = node.symbols().opaque(block->addArgument(node.builder().getIndexType(), node.loc()), 0);
   PollOp::create(node.builder(), node.loc());
+  node.enterIteration(iteration);
   std::vector<Tensor> inputs;
   if (condition) {
     Tensor number, go;
@@ -199,6 +200,7 @@ LogicalResult LoopImport::attempt(bool &fits) {
     fits = true;
     result = failed(outputs) ? failure() : leaveBody(*outputs, fits);
   }
+  node.leaveIteration();
   node.leaveRegion(region);
   return result;
 }
@@ -379,7 +381,9 @@ FailureOr<std::vector<Tensor>> LoopImport::unroll() {
     go.dtype = DType::Bool;
     go.elements.emplace(1, Scalar(Expr(1)));
     now.insert(now.begin(), {number, go});
+    node.enterIteration(Expr(i));
     FailureOr<std::vector<Tensor>> outputs = body(now);
+    node.leaveIteration();
     if (failed(outputs))
       return failure();
     for (auto [n, row] : llvm::enumerate(rows)) {

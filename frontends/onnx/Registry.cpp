@@ -59,4 +59,5 @@ void attn::onnx::registerAllOps(OpRegistry &registry) {
   registerDeformConvOps(registry);
   registerFeatureOps(registry);
   registerTreeOps(registry);
+  registerRandomOps(registry);
 }

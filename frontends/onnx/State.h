@@ -42,6 +42,12 @@ public:
   };
   std::vector<Join> joins;
 
+  /// mix(seed of the run), i64: an argument of the entry that setSeed replaces by an input. Null: nothing draws.
+  mlir::Value seed;
+  llvm::SmallVector<Expr> iterations; // of the loops around what is imported, outermost first
+  /// Gives the entry the optional input for the seed, where an op that is left draws (Draws.cpp).
+  void setSeed();
+
   /// Imports nodes in order, at the builder's insertion point. False after a
   /// diagnostic.
   bool importNodes(llvm::ArrayRef<GraphNode> nodes);
@@ -85,6 +91,9 @@ private:
   llvm::StringMap<unsigned> symbolCounts;
   WeightStore &weights;
 };
+
+/// One of two forms of an entry may draw alone: both then have the input.
+void shareSeed(mlir::func::FuncOp entry, mlir::func::FuncOp form);
 
 struct Node::Impl {
   ImportState &state;

@@ -114,6 +114,13 @@ bool readInputs(const attnrt_entry_info &entry, const json::Object &request, std
       if (llvm::StringRef value = (*given)[k].getAsString().value_or(""); value.starts_with(prefix))
         text = value.drop_front(prefix.size()).str();
     runner::Tensor tensor;
+    if (text.empty() && entry.optional_inputs && entry.optional_inputs[i]) { // no elements say that it is left out
+      std::vector<int64_t> none(entry.inputs[i].rank, 0);
+      if (!runner::Tensor::create(entry.inputs[i].dtype, none, tensor, error))
+        return false;
+      inputs.push_back(std::move(tensor));
+      continue;
+    }
     if (text.empty())
       error = "no input '" + std::string(entry.inputs[i].name) + "'";
     if (text.empty() || runner::parseTensor(text, tensor, error) != runner::Fault::None)

@@ -162,6 +162,14 @@ Value runningRows(Node &n, const Tensor &x, const Running &how) {
   return loop.getResult(1);
 }
 
+Tensor running(Node &n, const Tensor &x, const Running &how) {
+  Tensor y = x;
+  y.elements.reset();
+  y.weight.clear();
+  y.value = runningRows(n, x, how);
+  return y;
+}
+
 LogicalResult importRunning(Node &n) {
   if (failed(expectInputs(n, 2)))
     return failure();
@@ -185,11 +193,7 @@ LogicalResult importRunning(Node &n) {
   if (failed(dim))
     return failure();
   Running how{*dim, n.intAttr("exclusive", 0) != 0, n.intAttr("reverse", 0) != 0, n.opType() == "CumProd"};
-  Tensor y = x;
-  y.elements.reset();
-  y.weight.clear();
-  y.value = runningRows(n, x, how);
-  n.setOutput(0, n.cast(y, dtype));
+  n.setOutput(0, n.cast(running(n, x, how), dtype));
   return success();
 }
 
@@ -227,6 +231,8 @@ LogicalResult importTopK(Node &n) {
 }
 
 } // namespace
+
+Tensor runningSum(Node &n, const Tensor &x, int64_t dim) { return running(n, x, {dim, false, false, false}); }
 
 void registerScanReductionOps(OpRegistry &registry) {
   registry.add("ArgMax", {1, 11, 12, 13}, importArg);

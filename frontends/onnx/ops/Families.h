@@ -40,6 +40,7 @@ void registerFoldingOps(OpRegistry &);             // Folding.cpp: Col2Im, MaxUn
 void registerFlexAttentionOps(OpRegistry &);       // FlexAttention.cpp: FlexAttention
 void registerDeformConvOps(OpRegistry &);          // DeformConv.cpp: DeformConv
 void registerFeatureOps(OpRegistry &);             // Features.cpp: TfIdfVectorizer, Binarizer, ArrayFeatureExtractor
+void registerRandomOps(OpRegistry &);              // Random.cpp: Bernoulli, Dropout, Multinomial, Random*
 void registerTreeOps(OpRegistry &);                // TreeEnsemble.cpp: ai.onnx.ml
 
 } // namespace attn::onnx

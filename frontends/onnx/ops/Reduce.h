@@ -44,6 +44,9 @@ struct ArgChoice {
 };
 Tensor argReduce(Node &n, const Tensor &x, int64_t dim, ArgChoice choice);
 
+/// Sums of what stands before each element of `x` in dimension `dim` and itself, in its dtype.
+Tensor runningSum(Node &n, const Tensor &x, int64_t dim);
+
 /// 0..rank-1 from `first` on.
 llvm::SmallVector<int64_t> dimsFrom(int64_t first, int64_t rank);
 

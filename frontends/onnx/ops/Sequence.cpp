@@ -430,7 +430,9 @@ static LogicalResult importSequenceMap(Node &node) {
     std::vector<Tensor> inputs;
     for (size_t i = 0; i < node.numInputs(); ++i)
       inputs.push_back(node.isSequence(i) ? node.sequence(i)->items[at] : node.input(i));
+    node.enterIteration(Expr(static_cast<int64_t>(at)));
     FailureOr<std::vector<Tensor>> outputs = node.importSubgraph(*body, inputs);
+    node.leaveIteration();
     if (failed(outputs))
       return failure();
     if (outputs->size() < results.size())

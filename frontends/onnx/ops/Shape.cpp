@@ -229,7 +229,7 @@ static LogicalResult importUnsqueeze(Node &node) {
 }
 
 //===----------------------------------------------------------------------===//
-// Expand, Identity, Dropout
+// Expand, Identity
 //===----------------------------------------------------------------------===//
 
 static LogicalResult importExpand(Node &node) {
@@ -269,55 +269,6 @@ static LogicalResult importIdentity(Node &node) {
     return success();
   }
   node.setOutput(0, node.input(0));
-  return success();
-}
-
-static constexpr const char kTraining[] = "dropout in training mode; export the model after model.eval()";
-
-/// Dropout in training mode draws numbers, unless its ratio is 0: what the run asks for.
-static LogicalResult requireIdle(Node &node) {
-  OpBuilder &b = node.builder();
-  Location loc = node.loc();
-  std::optional<SmallVector<double>> ratio;
-  if (node.hasInput(1))
-    ratio = node.constantFloats(1);
-  if (ratio && ratio->size() == 1 && ratio->front() == 0)
-    return success();
-  if (node.constantInts(2) && (!node.hasInput(1) || ratio))
-    return node.unsupported() << kTraining, failure();
-  Value isIdle;
-  for (size_t i = 1; i < 3; ++i) {
-    if (!node.hasInput(i))
-      continue;
-    const Tensor &t = node.input(i);
-    if (t.rank() > 1 || (t.rank() == 1 && failed(node.requireEqual(t.shape[0], Expr(1), "{0} elements, expected {1}"))))
-      return node.error() << "expects input " << i << " of one element, has rank " << t.rank();
-    SmallVector<Value> first(t.rank(), arith::ConstantIndexOp::create(b, loc, 0));
-    Value element = tensor::ExtractOp::create(b, loc, node.value(i), first);
-    Value holds = arith::XOrIOp::create(
-        b, loc, Node::castScalar(b, loc, element, t.dtype == DType::Bool ? DType::U8 : t.dtype, DType::Bool),
-        arith::ConstantIntOp::create(b, loc, 1, 1));
-    isIdle = isIdle ? arith::OrIOp::create(b, loc, isIdle, holds).getResult() : holds;
-  }
-  node.require(isIdle, kTraining, /*unsupported=*/true);
-  return success();
-}
-
-/// In inference: the input, and a mask that keeps everything.
-static LogicalResult importDropout(Node &node) {
-  const Tensor &t = node.input(0);
-  if (node.version() < 7 && !node.intAttr("is_test", 0))
-    return node.unsupported() << "is_test = 0", failure();
-  if (node.version() >= 12 && node.hasInput(2)) {
-    std::optional<SmallVector<int64_t>> training = node.constantInts(2);
-    if ((!training || training->size() != 1 || training->front() != 0) && failed(requireIdle(node)))
-      return failure();
-  }
-  node.setOutput(0, t);
-  if (node.hasOutput(1)) {
-    DType dtype = node.version() < 10 ? t.dtype : DType::Bool; // 7: "same type as input"
-    node.setOutput(1, node.filled(dtype, t.shape, node.constant(dtype, 1)), dtype, t.shape);
-  }
   return success();
 }
 
@@ -404,7 +355,6 @@ void attn::onnx::registerShapeOps(OpRegistry &registry) {
   registry.add("Unsqueeze", {1, 11, 13, 21, 23, 24, 25}, importUnsqueeze);
   registry.add("Expand", {8, 13}, importExpand);
   registry.add("Identity", {1, 13, 14, 16, 19, 21, 23, 24, 25}, importIdentity);
-  registry.add("Dropout", {1, 6, 7, 10, 12, 13, 22}, importDropout);
   registry.add("Constant", {1, 9, 11, 12, 13, 19, 21, 23, 24, 25}, importConstant);
   registry.add("ConstantOfShape", {9, 20, 21, 23, 24, 25}, importConstantOfShape);
 }
