@@ -107,7 +107,7 @@ LogicalResult Beginning::checkUses() {
 // Calls
 //===----------------------------------------------------------------------===//
 
-LogicalResult Beginning::call(ArrayRef<func::FuncOp> entries, bool whole) {
+LogicalResult Beginning::call(ArrayRef<func::FuncOp> entries, bool whole, SearchSeed &seed) {
   isWhole = whole;
   for (func::FuncOp entry : entries) {
     bool isDecoder = options.prompts && findScores(entry, scores) >= 0 && findTokens(entry) >= 0;
@@ -115,7 +115,7 @@ LogicalResult Beginning::call(ArrayRef<func::FuncOp> entries, bool whole) {
       return failure();
     SmallVector<Value> operands;
     for (unsigned n = 0; n < entry.getNumArguments(); ++n) {
-      FailureOr<Value> operand = operandOf(entry, n, isDecoder);
+      FailureOr<Value> operand = isSeed(entry, n) ? seed.ofCall() : operandOf(entry, n, isDecoder);
       if (failed(operand))
         return failure();
       operands.push_back(*operand);

@@ -2,6 +2,7 @@
 #define FRONTENDS_SEARCH_BEGINNING_H
 
 #include "frontends/search/BuildSearch.h"
+#include "frontends/search/SearchSeed.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include <functional>
@@ -19,7 +20,7 @@ public:
             AddInput addInput);
 
   /// Calls the entries. `isWhole`: the step takes all tokens at once (makeStepOfWhole).
-  mlir::LogicalResult call(llvm::ArrayRef<mlir::func::FuncOp> entries, bool isWhole);
+  mlir::LogicalResult call(llvm::ArrayRef<mlir::func::FuncOp> entries, bool isWhole, SearchSeed &seed);
 
   /// The output that is the input `name` of a later entry, or that it makes of its state, which it calls `later`; null:
   /// there is none.

@@ -3,6 +3,7 @@
 #include "dialects/attn/NodeLocation.h"
 #include "frontends/search/Beginning.h"
 #include "frontends/search/DecoderInputs.h"
+#include "frontends/search/SearchSeed.h"
 #include "frontends/search/SearchSettings.h"
 #include "frontends/search/SearchTensors.h"
 #include "frontends/search/StepRoles.h"
@@ -61,10 +62,11 @@ public:
     b.setInsertionPointToStart(entry.addEntryBlock());
     auto addInput = [this](Type type, DictionaryAttr attrs) { return this->addInput(type, attrs); };
     beginning.emplace(step, nameOfOutput(step, roles.logits), options, b, addInput);
-    if (failed(beginning->call(init, isWhole)) || failed(takeArguments()) || failed(takeFirst()) ||
+    seed.emplace(b, loc, parts(), options.seed, addInput);
+    if (failed(beginning->call(init, isWhole, *seed)) || failed(takeArguments()) || failed(takeFirst()) ||
         failed(takeLength()))
       return failure();
-    settings = makeSettings(b, loc, options, *beginning, addInput, vocabulary(), length);
+    settings = makeSettings(b, loc, options, *beginning, addInput, vocabulary(), seed->number(), length);
     if (failed(finish()) || failed(beginning->checkUses()))
       return failure();
     for (func::FuncOp each : parts())
@@ -202,7 +204,7 @@ private:
       int64_t source = roles.sources[n];
       if (source == SearchOp::kToken)
         continue;
-      Value given = beginning->made(n);
+      Value given = isSeed(step, n) ? seed->ofSteps() : beginning->made(n);
       if (!given)
         given = initOutput(n);
       if (!given && source == SearchOp::kPosition)
@@ -389,10 +391,22 @@ private:
       types.back() = returned.back().getType();
     }
     func::ReturnOp::create(b, loc, returned);
+    moveSeedBehind();
     entry.setFunctionType(b.getFunctionType(entry.getBody().front().getArgumentTypes(), types));
     entry.setArgAttrsAttr(b.getArrayAttr(SmallVector<Attribute>(inputAttrs.begin(), inputAttrs.end())));
     entry.setResAttrsAttr(b.getArrayAttr(describeResults(isBeam, hasAlignment)));
     return success();
+  }
+
+  /// The seed comes after what a caller has to give.
+  void moveSeedBehind() {
+    auto before = dyn_cast_or_null<BlockArgument>(seed->input());
+    if (!before)
+      return;
+    unsigned number = before.getArgNumber();
+    before.replaceAllUsesWith(addInput(before.getType(), inputAttrs[number]));
+    entry.getBody().front().eraseArgument(number);
+    inputAttrs.erase(inputAttrs.begin() + number);
   }
 
   /// What the entry calls the positions of the alignment: a dimension of an input that is the step's own, or of
@@ -442,6 +456,7 @@ private:
   func::FuncOp step, entry;
   SmallVector<func::FuncOp> init;
   std::optional<Beginning> beginning;
+  std::optional<SearchSeed> seed;
   StepRoles roles;
   SmallVector<DictionaryAttr> inputAttrs;
   llvm::StringSet<> takenDims;

@@ -1,6 +1,6 @@
 #include "frontends/search/SearchSettings.h"
 #include "dialects/attn/AttnOps.h"
-#include "dialects/attn/OptionalInput.h"
+#include "frontends/search/OptionalInputs.h"
 #include "frontends/search/SearchTensors.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -14,8 +14,9 @@ namespace {
 class SettingsBuilder {
 public:
   SettingsBuilder(OpBuilder &b, Location loc, const SearchOptions &options, Beginning &beginning,
-                  const Beginning::AddInput &addInput, Value vocabulary)
-      : b(b), loc(loc), options(options), beginning(beginning), addInput(addInput), vocabulary(vocabulary) {}
+                  const Beginning::AddInput &addInput, Value vocabulary, Value seed)
+      : b(b), loc(loc), options(options), beginning(beginning), addInput(addInput), vocabulary(vocabulary), seed(seed) {
+  }
 
   SmallVector<Setting> run(Value &length) {
     takeLengths(length);
@@ -34,51 +35,19 @@ private:
   Value index(int64_t number) { return arith::ConstantIndexOp::create(b, loc, number); }
   Value real(double number) { return arith::ConstantOp::create(b, loc, b.getF64FloatAttr(number)); }
 
-  /// An optional input of one dimension.
   Value addOptional(StringRef name, Type element, StringRef dtype) {
-    NamedAttrList attrs;
-    attrs.set(AttnDialect::kNameAttr, b.getStringAttr(name));
-    attrs.set(AttnDialect::kDTypeAttr, b.getStringAttr(dtype));
-    attrs.set(AttnDialect::kDimsAttr, b.getStrArrayAttr({""}));
-    attrs.set(kOptionalAttr, b.getUnitAttr());
-    return addInput(RankedTensorType::get({ShapedType::kDynamic}, element), attrs.getDictionary(b.getContext()));
+    return addOptionalList(b, addInput, name, element, dtype);
   }
-
-  /// An optional input of one number, or nothing.
   Value addNumber(StringRef name, Type element, StringRef dtype) {
-    Value list = addOptional(name, element, dtype), size = sizeOf(b, loc, list, 0);
-    Value isOne = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, size, index(1));
-    RequireOp::create(b, loc, isOne,
-                      ("search: input '" + name + "' has the shape [{0}], expected [1], or [0] to leave it out").str(),
-                      ValueRange{size});
-    return list;
-  }
-
-  Value isThere(Value list) {
-    Value none = arith::ConstantIndexOp::create(b, loc, 0);
-    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, sizeOf(b, loc, list, 0), none);
-  }
-
-  /// The first element of `list`, or `fallback` where it has none.
-  Value firstOr(Value list, Value fallback) {
-    auto choice = scf::IfOp::create(b, loc, TypeRange{fallback.getType()}, isThere(list), /*addThenBlock=*/true,
-                                    /*addElseBlock=*/true);
-    OpBuilder there = choice.getThenBodyBuilder(), absent = choice.getElseBodyBuilder();
-    Value first = arith::ConstantIndexOp::create(there, loc, 0);
-    Value element = tensor::ExtractOp::create(there, loc, list, first);
-    if (element.getType() != fallback.getType())
-      element = arith::ExtFOp::create(there, loc, fallback.getType(), element);
-    scf::YieldOp::create(there, loc, element);
-    scf::YieldOp::create(absent, loc, fallback);
-    return choice.getResult(0);
+    return addOptionalNumber(b, loc, addInput, name, element, dtype);
   }
 
   bool isInput(StringRef name) const { return options.runSettings || options.drawnBy.count(name.str()); }
   Value integerInput(StringRef name, Value fallback) {
-    return isInput(name) ? firstOr(addNumber(name, b.getI64Type(), "int64"), fallback) : fallback;
+    return isInput(name) ? firstOr(b, loc, addNumber(name, b.getI64Type(), "int64"), fallback) : fallback;
   }
   Value realInput(StringRef name, double fallback) {
-    return isInput(name) ? firstOr(addNumber(name, b.getF32Type(), "float32"), real(fallback)) : real(fallback);
+    return isInput(name) ? firstOr(b, loc, addNumber(name, b.getF32Type(), "float32"), real(fallback)) : real(fallback);
   }
   Value tokenList(const std::vector<int64_t> &tokens) {
     auto known = RankedTensorType::get({static_cast<int64_t>(tokens.size())}, b.getI64Type());
@@ -92,7 +61,7 @@ private:
       return list;
     Value given = addOptional(name, b.getI64Type(), "int64");
     requireTokens(name, given);
-    auto choice = scf::IfOp::create(b, loc, TypeRange{type}, isThere(given), /*addThenBlock=*/true,
+    auto choice = scf::IfOp::create(b, loc, TypeRange{type}, isThere(b, loc, given), /*addThenBlock=*/true,
                                     /*addElseBlock=*/true);
     OpBuilder there = choice.getThenBodyBuilder(), absent = choice.getElseBodyBuilder();
     scf::YieldOp::create(there, loc, given);
@@ -170,9 +139,9 @@ private:
     Value prompt = beginning.promptLength();
     if (options.runSettings) {
       Value given = addNumber("max_new_tokens", b.getI64Type(), "int64");
-      requireAtLeast("max_new_tokens", firstOr(given, integer(1)), 1);
+      requireAtLeast("max_new_tokens", firstOr(b, loc, given, integer(1)), 1);
       Value known = arith::IndexCastOp::create(b, loc, b.getI64Type(), length);
-      length = arith::IndexCastOp::create(b, loc, b.getIndexType(), firstOr(given, known));
+      length = arith::IndexCastOp::create(b, loc, b.getIndexType(), firstOr(b, loc, given, known));
     }
     if (prompt) {
       Value some =
@@ -195,9 +164,11 @@ private:
   }
 
   void takeDrawing() {
-    if (!options.runSettings && options.drawnBy.empty())
+    if (!options.runSettings && options.drawnBy.empty() && !seed)
       return;
-    Value seed = integerInput("seed", integer(options.seed)), topK = integerInput("top_k", integer(options.topK));
+    if (!seed)
+      seed = integerInput("seed", integer(options.seed));
+    Value topK = integerInput("top_k", integer(options.topK));
     Value temperature = realInput("temperature", options.temperature), topP = realInput("top_p", options.topP);
     requireAtLeast("top_k", topK, 0);
     requireBetween("temperature", temperature, "1e-6", "1e6", "; for greedy search give top_k 1 instead");
@@ -227,12 +198,13 @@ private:
   const SearchOptions &options;
   Beginning &beginning;
   const Beginning::AddInput &addInput;
-  Value vocabulary;
+  Value vocabulary, seed;
   SmallVector<Setting> settings;
 };
 } // namespace
 
 SmallVector<Setting> attn::makeSettings(OpBuilder &b, Location loc, const SearchOptions &options, Beginning &beginning,
-                                        const Beginning::AddInput &addInput, Value vocabulary, Value &length) {
-  return SettingsBuilder(b, loc, options, beginning, addInput, vocabulary).run(length);
+                                        const Beginning::AddInput &addInput, Value vocabulary, Value seed,
+                                        Value &length) {
+  return SettingsBuilder(b, loc, options, beginning, addInput, vocabulary, seed).run(length);
 }

@@ -12,11 +12,11 @@ struct Setting {
 };
 
 /// What `options` say that attn.search takes as operands, and, with `SearchOptions::runSettings`, optional inputs of
-/// the entry in place of them. `vocabulary` says how many tokens are scored, null where only the steps tell. `length`,
-/// the most tokens of a result, may be replaced.
+/// the entry in place of them. `vocabulary` says how many tokens are scored, null where only the steps tell; `seed`
+/// is there already where parts of the search draw. `length`, the most tokens of a result, may be replaced.
 llvm::SmallVector<Setting> makeSettings(mlir::OpBuilder &b, mlir::Location loc, const SearchOptions &options,
                                         Beginning &beginning, const Beginning::AddInput &addInput,
-                                        mlir::Value vocabulary, mlir::Value &length);
+                                        mlir::Value vocabulary, mlir::Value seed, mlir::Value &length);
 
 } // namespace attn
 

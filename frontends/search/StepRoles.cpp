@@ -1,6 +1,7 @@
 #include "frontends/search/StepRoles.h"
 #include "dialects/attn/NodeLocation.h"
 #include "frontends/search/DecoderInputs.h"
+#include "frontends/search/SearchSeed.h"
 #include "frontends/search/StateBranches.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -183,8 +184,8 @@ private:
   LogicalResult findTokens() {
     auto canBe = [&](int64_t n) {
       RankedTensorType type = inputType(n);
-      return roles.sources[n] < 0 && type.getElementType().isInteger() && type.getElementTypeBitWidth() >= 32 &&
-             (type.getRank() == 1 || type.getRank() == 2);
+      return roles.sources[n] < 0 && !isSeed(step, n) && type.getElementType().isInteger() &&
+             type.getElementTypeBitWidth() >= 32 && (type.getRank() == 1 || type.getRank() == 2);
     };
     if (!options.tokens.empty()) {
       roles.tokens = input(options.tokens);
@@ -295,8 +296,11 @@ private:
     return success();
   }
 
-  /// Positions, and a mask that is as long as a growing state will be.
+  /// Positions, seeds, and a mask that is as long as a growing state will be.
   void findCounters() {
+    for (int64_t n = 0; n < inputs; ++n)
+      if (isSeed(step, n))
+        roles.sources[n] = SearchOp::kPosition;
     llvm::StringSet<> constant;
     bool grows = llvm::any_of(roles.growDims, [](int64_t dim) { return dim >= 0; });
     for (int64_t n = 0; n < inputs; ++n)

@@ -44,6 +44,8 @@ threads. (Normal numbers may differ in their last bits.) A library in which some
   the formula of Box and Muller. Bernoulli is 1 where a uniform number is below the probability. Dropout keeps what has one
   that is not below the ratio. For Multinomial it says at which part of the sum of all weights the class lies; the run ends
   where a row has NaN, +inf, or nothing but -inf.
+- A search around a step that draws has such an input, too. Its step t, from 0 on, runs with the seed mix(mix(seed)) + t, the
+  call n, from 1 on, of an entry before it with mix(mix(seed) + n).
 """
 
 
