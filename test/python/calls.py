@@ -55,6 +55,25 @@ class Calls(unittest.TestCase):
         self.assertIsInstance(y, np.ndarray)
         self.assertTrue(y.flags.writeable and y.flags.c_contiguous)
 
+    def test_numbers_of_python(self):
+        """An input that may have one element takes an int or a float."""
+        a = np.arange(4, dtype=np.float32)
+        noisy = attnc.load(models.noisy(), threads=1)
+        self.assertEqual(list(map(str, noisy.inputs)), ["a: float32 [n]", "seed: int64 [?] optional"])
+        drawn = noisy(a, seed=7)
+        np.testing.assert_array_equal(drawn, noisy(a, np.array([7])))
+        np.testing.assert_array_equal(noisy(a), noisy(a, seed=0))
+        np.testing.assert_array_equal(noisy(a, seed=-1), noisy(a, seed=np.array([-1])))
+        self.assertFalse(np.array_equal(drawn, noisy(a)))
+        self.assertTrue(np.all(drawn - a < 1) and np.all(drawn >= a))
+        scalars = attnc.load(models.scalars(), threads=1)
+        np.testing.assert_array_equal(scalars(a, 2.5, -3), a * 2.5 - 3)
+        np.testing.assert_array_equal(scalars(a, 2, True), a * 2 + 1)
+        self.check("input 'i' is 128, which is outside -128 to 127", lambda: scalars(a, 1.0, 128))
+        self.check("input 'seed' is 36893488147419103232, which is outside", lambda: noisy(a, seed=2**65))
+        self.check("'i' is of type float; give a NumPy array", lambda: scalars(a, 1.0, 1.0))
+        self.check("'b' is of type float; give a NumPy array", lambda: self.model(rows(), 1.0))
+
     def test_results_outlive_the_model(self):
         model = attnc.load(models.scaled(3.0))
         y = model(rows(), rows())

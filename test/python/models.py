@@ -38,6 +38,19 @@ def optional():
     return model(nodes, [info("x", ["n"]), helper.make_value_info("s", kind)], [info("y", ["n"])])
 
 
+def noisy():
+    """y = a + u, u uniform in [0, 1)."""
+    nodes = [helper.make_node("RandomUniformLike", ["a"], ["u"]), helper.make_node("Add", ["a", "u"], ["y"])]
+    return model(nodes, [info("a", ["n"])], [info("y", ["n"])])
+
+
+def scalars():
+    """y = a * f + i, f and i one number each."""
+    nodes = [helper.make_node("Mul", ["a", "f"], ["scaled"]), helper.make_node("Cast", ["i"], ["number"], to=FLOAT),
+             helper.make_node("Add", ["scaled", "number"], ["y"])]
+    return model(nodes, [info("a", ["n"]), info("f", []), info("i", [1], TensorProto.INT8)], [info("y", ["n"])])
+
+
 def pair():
     """y = 2 * s[1]: of a sequence of matrices."""
     nodes = [helper.make_node("SequenceAt", ["s", "one"], ["t"]), helper.make_node("Add", ["t", "t"], ["y"])]

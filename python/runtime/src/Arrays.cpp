@@ -88,6 +88,8 @@ std::string textOf(nb::handle object) {
   return {PyBytes_AsString(bytes.ptr()), size_t(PyBytes_Size(bytes.ptr()))};
 }
 
+bool isNumber(PyObject *object) { return PyLong_Check(object) || PyFloat_Check(object); }
+
 Borrowed::Borrowed(PyObject *array, const attnrt_tensor_info &info, const char *what, bool writable) {
   int flags = PyBUF_FORMAT | PyBUF_STRIDES | (writable ? PyBUF_WRITABLE : 0);
   if (PyObject_CheckBuffer(array)) {
@@ -111,6 +113,8 @@ Borrowed::Borrowed(PyObject *array, const attnrt_tensor_info &info, const char *
     fromDLPack(array, what, writable);
     return;
   }
+  if (!writable && fromNumber(array, info, what))
+    return;
   raise(ATTNRT_INVALID_ARGUMENT,
         std::string(what) + " is of type " + typeName(array) +
             "; give a NumPy array, a torch tensor or anything with __dlpack__: " + describe(info));
@@ -188,8 +192,43 @@ void Borrowed::fromDLPack(PyObject *array, const char *what, bool writable) {
   }
 }
 
+/// Of an input of rank 0, or of one dimension that may be 1. False where it is none, or a float for an integer.
+bool Borrowed::fromNumber(PyObject *object, const attnrt_tensor_info &info, const char *what) {
+  bool isOne = info.rank == 0 || (info.rank == 1 && (info.dims[0].size < 0 || info.dims[0].size == 1));
+  DLDataType type = unpack(info.dtype);
+  bool isReal = info.dtype == ATTNRT_F32 || info.dtype == ATTNRT_F64;
+  if (!isOne || (isReal ? !isNumber(object) : !PyLong_Check(object) || type.code == kDLFloat))
+    return false;
+  if (!isReal && type.code != kDLInt && type.code != kDLUInt && type.code != kDLBool)
+    return false;
+  number = std::make_unique<Number>();
+  if (isReal) {
+    double value = PyFloat_AsDouble(object);
+    if (value == -1 && PyErr_Occurred())
+      throw nb::python_error();
+    if (info.dtype == ATTNRT_F32)
+      number->single = static_cast<float>(value);
+    else
+      number->number = value;
+  } else {
+    int overflow = 0, bits = type.code == kDLBool ? 1 : type.bits - (type.code == kDLInt ? 1 : 0);
+    number->integer = PyLong_AsLongLongAndOverflow(object, &overflow);
+    int64_t most = bits >= 63 ? INT64_MAX : (int64_t(1) << bits) - 1, least = type.code == kDLInt ? -most - 1 : 0;
+    if (overflow || number->integer < least || number->integer > most)
+      raise(ATTNRT_INVALID_ARGUMENT, std::string(what) + " is " + textOf(object) + ", which is outside " +
+                                         std::to_string(least) + " to " + std::to_string(most));
+  }
+  tensor.data = &number->integer; // little endian: narrower integers lie in front
+  tensor.dtype = type;
+  tensor.device = {kDLCPU, 0};
+  tensor.ndim = info.rank;
+  tensor.shape = &number->shape;
+  return true;
+}
+
 Borrowed::Borrowed(Borrowed &&other) noexcept
-    : tensor(other.tensor), view(other.view), managed(other.managed), strides(std::move(other.strides)) {
+    : tensor(other.tensor), view(other.view), managed(other.managed), strides(std::move(other.strides)),
+      number(std::move(other.number)) {
   other.view = {};
   other.managed = nullptr;
 }

@@ -4,6 +4,7 @@
 
 #include "attnrt/attnrt.h"
 
+#include <memory>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <string>
@@ -21,7 +22,11 @@ std::string describe(const attnrt_tensor_info &info);
 /// str() of an object; what UTF-8 does not have, lone halves of pairs, is escaped.
 std::string textOf(nanobind::handle object);
 
-/// An array of the caller's as a tensor, borrowed for as long as this lives. Made and destroyed with the GIL held.
+/// Whether `object` is an int, a bool or a float of Python.
+bool isNumber(PyObject *object);
+
+/// An array of the caller's as a tensor, borrowed for as long as this lives, or, for an input that may have one
+/// element, a number of Python. Made and destroyed with the GIL held.
 class Borrowed {
 public:
   /// `what` is for messages: "input 'x'".
@@ -35,10 +40,21 @@ public:
 private:
   void fromBuffer(const attnrt_tensor_info &info, const char *what);
   void fromDLPack(PyObject *array, const char *what, bool writable);
+  bool fromNumber(PyObject *number, const attnrt_tensor_info &info, const char *what);
+
+  struct Number {
+    int64_t shape = 1;
+    union {
+      int64_t integer;
+      float single;
+      double number;
+    };
+  };
 
   Py_buffer view = {}; // view.obj is null if there is none
   DLManagedTensor *managed = nullptr;
   std::vector<int64_t> strides;
+  std::unique_ptr<Number> number;
 };
 
 /// What the runtime allocated, until an array of the caller's kind takes it over.

@@ -275,7 +275,7 @@ nb::object Engine::call(int32_t index, PyObject *positional, PyObject *named, co
   if (status)
     raise(status);
 
-  auto first = std::find_if(arrays.begin(), arrays.end(), [](PyObject *array) { return array != nullptr; });
+  auto first = std::find_if(arrays.begin(), arrays.end(), [](PyObject *array) { return array && !isNumber(array); });
   Kind kind(first == arrays.end() ? nullptr : *first);
   auto result = [&](size_t i) {
     return outputs[i].tensor ? kind.wrap(outputs[i].tensor)
