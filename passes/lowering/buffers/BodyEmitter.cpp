@@ -400,6 +400,8 @@ bool BodyEmitter::dependsOn(Value value, ArrayRef<unsigned> loops) const {
     return false;
   if (auto index = dyn_cast<linalg::IndexOp>(def))
     return llvm::is_contained(loops, index.getDim());
+  if (def->getNumRegions()) // which may use anything
+    return true;
   return llvm::any_of(def->getOperands(), [&](Value v) { return dependsOn(v, loops); });
 }
 

@@ -3,8 +3,8 @@
 #include "passes/graph/Collect.h"
 #include "passes/lowering/buffers/BodyEmitter.h"
 #include "passes/lowering/buffers/CollapseLoops.h"
-#include "passes/lowering/buffers/LaneChoice.h"
 #include "passes/lowering/buffers/LaneReductions.h"
+#include "passes/lowering/buffers/LoopPlan.h"
 #include "passes/lowering/buffers/StartOfSums.h"
 #include "passes/lowering/buffers/StreamedStores.h"
 #include "passes/lowering/buffers/TransposedLoops.h"
@@ -33,98 +33,27 @@ using namespace attn;
 namespace {
 // Work that pays for waking the other threads (0.3 us), in additions on one lane.
 constexpr int64_t kParallelWork = 32 << 10;
-// Vectors of a row that are summed side by side, and the cost from which on a term shares enough between them.
-constexpr int64_t kMostBlocks = 4, kLongBody = 16;
-// Rows that a window slides over at once, and the greatest window: rows share its weights and most of what it reads.
-constexpr int64_t kWindowRows = 4, kMostTaps = 128;
 // A row of so many elements may end with a fence.
 constexpr int64_t kStreamedRow = 4096;
 
-class LoopEmitter {
+class LoopEmitter : LoopPlan {
 public:
   /// Sums start from `starts`, one per output, or where it is null from what stands in the output.
   LoopEmitter(linalg::GenericOp op, TargetAttr target, const StreamedOutputs &streamed, ArrayRef<Value> starts)
-      : op(op), target(target), streamed(streamed), starts(starts), b(op), loc(op.getLoc()) {}
+      : LoopPlan(op, target), streamed(streamed), starts(starts), b(op), loc(op.getLoc()) {}
 
   void run() {
-    for (Range range : cast<linalg::LinalgOp>(op.getOperation()).createLoopRanges(b, loc))
-      sizes.push_back(range.size);
-    iterators = op.getIteratorTypesArray();
-    LaneChoice choice = chooseLanes(op, sizes, target.getF32Lanes());
-    emitter = std::move(choice.emitter);
-    vectorLoop = choice.loop;
-    lanes = vectorLoop < 0 ? 1 : target.getF32Lanes();
-    masked = target.getIsa() == "avx512" && !emitter->mayTrap();
     for (auto [number, start] : llvm::enumerate(starts))
       if (start)
         emitter->startFrom(number, start);
     zero = arith::ConstantIndexOp::create(b, loc, 0);
     one = arith::ConstantIndexOp::create(b, loc, 1);
-    SmallVector<Value> indices(sizes.size(), zero);
-    for (size_t loop = 0; loop < sizes.size(); ++loop) {
-      if (static_cast<int64_t>(loop) == vectorLoop)
-        continue;
-      if (staticSize(loop) == 1)
-        continue; // index 0, no loop
-      (iterators[loop] == utils::IteratorType::parallel ? outer : reductions).push_back(loop);
-    }
-    vectorReduces = vectorLoop >= 0 && iterators[vectorLoop] == utils::IteratorType::reduction;
-    takeInner();
-    if (slides() && !inner.empty() && canReduceAcrossLanes(op))
-      unrollTaps(inner.back());
-    emitOuter(indices);
+    emitOuter(SmallVector<Value>(sizes.size(), zero));
   }
 
 private:
-  std::optional<int64_t> staticSize(int64_t loop) { return getConstantIntValue(sizes[loop]); }
   int64_t sizeGuess(int64_t loop) { return std::max<int64_t>(staticSize(loop).value_or(kUnknownSize), 1); }
   Value sizeOf(int64_t loop) { return getValueOrCreateConstantIndexOp(b, loc, sizes[loop]); }
-
-  /// Where rows are short, or points, those are many of which the outermost loops have enough: an iteration of a
-  /// parallel loop finds its indices by divisions, which took most of a copy in patches or in another order.
-  /// A window slides over rows in groups, which one iteration needs to have.
-  void takeInner() {
-    constexpr int64_t kEnough = 64, kEnoughWindows = 8;
-    bool isLong = vectorLoop >= 0 && staticSize(vectorLoop).value_or(kUnknownSize) > kMostBlocks * lanes;
-    if (isLong && !slides())
-      return;
-    int64_t rows = 1;
-    size_t count = 0;
-    while (count < outer.size() && rows < kEnough)
-      rows *= std::min<int64_t>(staticSize(outer[count++]).value_or(1), kEnough); // an open one may be 1
-    if (slides() && count && count == outer.size()) {
-      int64_t last = staticSize(outer.back()).value_or(1);
-      count -= rows >= last * kEnoughWindows;
-    }
-    inner.assign(outer.begin() + count, outer.end());
-    outer.truncate(count);
-  }
-
-  /// Whether this sums few short terms for each element of a row.
-  bool slides() {
-    int64_t taps = 1;
-    for (unsigned loop : reductions)
-      taps *= std::min(staticSize(loop).value_or(kMostTaps), kMostTaps);
-    return taps > 1 && taps < kMostTaps && vectorLoop >= 0 && !vectorReduces && emitter->costOfBody() < kLongBody;
-  }
-
-  /// Where a window slides along `loop`, its own loop in that direction becomes the innermost one, and its terms stand
-  /// one after the other: rows of a group then read each row of the input once.
-  void unrollTaps(unsigned loop) {
-    constexpr int64_t kMost = 8;
-    auto *taps = llvm::find_if(reductions, [&](unsigned tap) {
-      return staticSize(tap).value_or(kMost + 1) <= kMost &&
-             llvm::any_of(op.getIndexingMapsArray(), [&](AffineMap map) {
-               return llvm::any_of(map.getResults(), [&](AffineExpr place) {
-                 return place.isFunctionOfDim(loop) && place.isFunctionOfDim(tap);
-               });
-             });
-    });
-    if (taps == reductions.end())
-      return;
-    std::rotate(taps, taps + 1, reductions.end());
-    unrollsTaps = true;
-  }
 
   int64_t workOf(ArrayRef<unsigned> loops) {
     double work = static_cast<double>(emitter->costOfBody());
@@ -292,9 +221,9 @@ private:
       emitter->emitInvariants({b, indices, 1, Value(), {}}, static_cast<unsigned>(vectorLoop));
     Value width = arith::ConstantIndexOp::create(b, loc, lanes);
     std::optional<int64_t> size = staticSize(vectorLoop);
-    bool exact = size && *size % lanes == 0;
+    bool exact = lanes == 1 || (size && *size % lanes == 0);
     Value stop = exact || masked ? end : roundDown(begin, end);
-    bool streams = exact && *size >= kStreamedRow && reductions.empty() && streamOutputs();
+    bool streams = exact && size.value_or(0) >= kStreamedRow && reductions.empty() && streamOutputs();
     emitFor(begin, stop, width, [&](Value index) {
       indices[vectorLoop] = index;
       Value mask;
@@ -446,19 +375,11 @@ private:
     return SmallVector<Value>(tail.getResults().begin(), tail.getResults().end());
   }
 
-  linalg::GenericOp op;
-  TargetAttr target;
   const StreamedOutputs &streamed;
   ArrayRef<Value> starts;
   OpBuilder b;
   Location loc;
-  SmallVector<OpFoldResult> sizes;
-  SmallVector<utils::IteratorType> iterators;
-  SmallVector<unsigned> outer, inner, reductions; // without the vectorised loop
-  std::unique_ptr<BodyEmitter> emitter;
-  int64_t vectorLoop = -1, lanes = 1;
   std::optional<unsigned> groupedLoop; // of which a group of rows is written at once
-  bool masked = false, vectorReduces = false, unrollsTaps = false;
   Value zero, one;
 };
 

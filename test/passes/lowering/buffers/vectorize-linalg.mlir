@@ -46,6 +46,59 @@ module attributes {attn.target = #t512} {
     linalg.div ins(%x, %x : memref<?xi32>, memref<?xi32>) outs(%y : memref<?xi32>)
     return
   }
+
+  // Rows without lanes, as no vector checks indices: one iteration has a row, and finds where that is by divisions.
+  // CHECK-LABEL: func.func @rows
+  // CHECK: scf.parallel
+  // CHECK: arith.remui
+  // CHECK: scf.for
+  // CHECK-NOT: arith.remui
+  // CHECK: attn.check_index
+  // CHECK-NOT: vector
+  // CHECK: return
+  func.func @rows(%p: memref<?x?xi64>, %x: memref<?x?x512xf32>, %y: memref<?x?x?xf32>) {
+    linalg.generic {indexing_maps = [affine_map<(h, i, j) -> (i, j)>, affine_map<(h, i, j) -> (h, i, j)>],
+                    iterator_types = ["parallel", "parallel", "parallel"]}
+        ins(%p : memref<?x?xi64>) outs(%y : memref<?x?x?xf32>) {
+      ^bb0(%at: i64, %o: f32):
+        %size = arith.constant 512 : index
+        %h = linalg.index 0 : index
+        %i = linalg.index 1 : index
+        %index = arith.index_cast %at : i64 to index
+        %k = attn.check_index %index, %size, "node" : index
+        %v = memref.load %x[%h, %i, %k] : memref<?x?x512xf32>
+        linalg.yield %v : f32
+    }
+    return
+  }
+  // What is computed with regions may depend on any index: nothing of it goes before the loop of a row.
+  // CHECK-LABEL: func.func @regions
+  // CHECK: scf.parallel
+  // CHECK: scf.for
+  // CHECK: scf.if
+  // CHECK: math.exp
+  // CHECK: memref.store
+  // CHECK: return
+  func.func @regions(%y: memref<?x?xf32>) {
+    %one = arith.constant 1.0 : f32
+    %two = arith.constant 2.0 : f32
+    linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+        outs(%y : memref<?x?xf32>) {
+      ^bb0(%o: f32):
+        %j = linalg.index 1 : index
+        %true = arith.constant true
+        %v = scf.if %true -> f32 {
+          %k = arith.index_cast %j : index to i32
+          %f = arith.sitofp %k : i32 to f32
+          scf.yield %f : f32
+        } else {
+          scf.yield %two : f32
+        }
+        %e = math.exp %v : f32
+        linalg.yield %e : f32
+    }
+    return
+  }
 }
 
 // -----
