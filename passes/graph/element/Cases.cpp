@@ -12,13 +12,13 @@ namespace attn {
 namespace {
 
 /// Numbers of tables and of indices beyond this are not followed, so that sums of their multiples do not wrap.
-constexpr int64_t kMaxFactor = int64_t{1} << 31;
+constexpr int64_t kSmallNumber = int64_t{1} << 31;
 /// A place that may lie in more rows than these is not told row by row.
 constexpr int64_t kMaxRows = 4;
 /// How far an element is followed.
 constexpr unsigned kMaxDepth = 300;
 
-bool isSmall(int64_t number) { return number > -kMaxFactor && number < kMaxFactor; }
+bool isSmall(int64_t number) { return number > -kSmallNumber && number < kSmallNumber; }
 
 /// A table whose entries are the same along lines, and change few times from line to line: by row, by column, or by
 /// their difference or sum.
