@@ -46,6 +46,17 @@ bool readsContraction(linalg::LinalgOp op) {
   });
 }
 
+/// Whether `contraction` multiplies rows by rows, each read once, which no product of matrices does better, and
+/// `producer` gathers them: stored, they take more time than the sums. Where both are gathered the latter stay stored,
+/// since an operand says how long rows are.
+bool sumsGatheredRows(linalg::GenericOp contraction, linalg::GenericOp producer) {
+  return llvm::any_of(*producer.getBody(), llvm::IsaPred<tensor::ExtractOp>) &&
+         llvm::all_of(contraction.getDpsInputOperands(), [&](OpOperand *input) {
+           bool isIndex = isa<IntegerType>(getElementTypeOrSelf(input->get())); // of rows gathered in its body
+           return isIndex || contraction.getMatchingIndexingMap(input).isPermutation();
+         });
+}
+
 /// Whether the producer behind `operand` is computed inside its consumer. Each
 /// point of the producer is then computed once a read, so it either is read
 /// once or costs next to nothing.
@@ -57,7 +68,7 @@ bool shouldFuse(OpOperand *operand) {
   if (producer.getNumDpsInputs() + consumer.getNumDpsInputs() > kMaxInputs)
     return false;
   // A sum of products stays one: nothing is computed inside it once a product.
-  if (linalg::isaContractionOpInterface(consumer))
+  if (linalg::isaContractionOpInterface(consumer) && !sumsGatheredRows(consumer, producer))
     return false;
   bool reduces = consumer.getNumReductionLoops() != 0;
   if (!reduces && !isPointwise(consumer))

@@ -367,3 +367,74 @@ func.func @shared_sums(%a0: tensor<4xf32>, %a1: tensor<4xf32>) -> tensor<4xf32> 
   } -> tensor<4xf32>
   return %a33 : tensor<4xf32>
 }
+
+// -----
+
+#all = affine_map<(e, c) -> (e, c)>
+#row = affine_map<(e, c) -> (e)>
+// Rows that are gathered for one product each are not stored, of two such the second are; and those that meet a matrix.
+// CHECK-LABEL: func.func @gathered
+// CHECK: linalg.generic
+// CHECK: tensor.extract
+// CHECK: iterator_types = ["parallel", "reduction"]
+// CHECK: tensor.extract
+// CHECK: arith.mulf
+func.func @gathered(%x: tensor<?x8xf32>, %from: tensor<?xi64>, %to: tensor<?xi64>, %e: tensor<?x8xf32>,
+                    %zeros: tensor<?xf32>) -> tensor<?xf32> {
+  %0 = linalg.generic {indexing_maps = [#row, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%from : tensor<?xi64>) outs(%e : tensor<?x8xf32>) {
+  ^bb0(%n: i64, %o: f32):
+    %i = arith.index_cast %n : i64 to index
+    %c = linalg.index 1 : index
+    %r = tensor.extract %x[%i, %c] : tensor<?x8xf32>
+    linalg.yield %r : f32
+  } -> tensor<?x8xf32>
+  %1 = linalg.generic {indexing_maps = [#row, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%to : tensor<?xi64>) outs(%e : tensor<?x8xf32>) {
+  ^bb0(%n: i64, %o: f32):
+    %i = arith.index_cast %n : i64 to index
+    %c = linalg.index 1 : index
+    %r = tensor.extract %x[%i, %c] : tensor<?x8xf32>
+    linalg.yield %r : f32
+  } -> tensor<?x8xf32>
+  %2 = linalg.generic {indexing_maps = [#all, #all, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%0, %1 : tensor<?x8xf32>, tensor<?x8xf32>) outs(%zeros : tensor<?xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    %s = arith.addf %o, %p : f32
+    linalg.yield %s : f32
+  } -> tensor<?xf32>
+  return %2 : tensor<?xf32>
+}
+
+// -----
+
+#all = affine_map<(e, c) -> (e, c)>
+#row = affine_map<(e, c) -> (e)>
+#lhs = affine_map<(e, d, c) -> (e, c)>
+#rhs = affine_map<(e, d, c) -> (d, c)>
+#out = affine_map<(e, d, c) -> (e, d)>
+// CHECK-LABEL: func.func @gathered_matrix
+// CHECK: tensor.extract
+// CHECK: iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK-NOT: tensor.extract
+// CHECK: return
+func.func @gathered_matrix(%x: tensor<?x8xf32>, %from: tensor<?xi64>, %y: tensor<4x8xf32>, %e: tensor<?x8xf32>,
+                           %zeros: tensor<?x4xf32>) -> tensor<?x4xf32> {
+  %0 = linalg.generic {indexing_maps = [#row, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%from : tensor<?xi64>) outs(%e : tensor<?x8xf32>) {
+  ^bb0(%n: i64, %o: f32):
+    %i = arith.index_cast %n : i64 to index
+    %c = linalg.index 1 : index
+    %r = tensor.extract %x[%i, %c] : tensor<?x8xf32>
+    linalg.yield %r : f32
+  } -> tensor<?x8xf32>
+  %1 = linalg.generic {indexing_maps = [#lhs, #rhs, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%0, %y : tensor<?x8xf32>, tensor<4x8xf32>) outs(%zeros : tensor<?x4xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    %s = arith.addf %o, %p : f32
+    linalg.yield %s : f32
+  } -> tensor<?x4xf32>
+  return %1 : tensor<?x4xf32>
+}
