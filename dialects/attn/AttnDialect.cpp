@@ -4,6 +4,7 @@
 #include "dialects/attn/IntegerProductOp.h"
 #include "dialects/attn/LoopOps.h"
 #include "dialects/attn/SearchOp.h"
+#include "dialects/attn/SegmentAttentionOp.h"
 #include "dialects/attn/TopKOp.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -82,6 +83,10 @@ void AttnDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/attn/SearchOp.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/attn/SegmentAttentionOp.cpp.inc"
       >();
   addOperations<
 #define GET_OP_LIST

@@ -28,7 +28,8 @@ def DecomposePass : Pass<"attn-decompose"> {
     policy, a generic with the weight region and a second linalg.contract. With
     mask terms, an i8 tensor says which keys are visible, and the weighted sum
     is a reduction that passes over hidden ones. A recurrent layer becomes, per
-    direction, one linalg.contract of the whole input and an scf.for over the steps.
+    direction, one linalg.contract of the whole input and an scf.for over the steps,
+    attn.segment_attention loops over the edges of each node.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::affine::AffineDialect",
                            "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
@@ -220,9 +221,13 @@ def RecognizeAttentionPass : Pass<"attn-recognize-attention", "::mlir::ModuleOp"
     without normaliser (`normalizer` is said then), softmaxes with an attention
     sink (a column without value: the result is scaled by 1 / (1 + exp(sink -
     lse)) afterwards; a row without visible key is 0 then).
+
+    A softmax over the edges of each node of a graph, by scatters, becomes an
+    attn.segment_attention with the values that it weighs, where kernels go by
+    lists of edges.
   }];
   let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
-                           "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
+                           "::mlir::math::MathDialect", "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def MoveConversionsPass : Pass<"attn-move-conversions"> {

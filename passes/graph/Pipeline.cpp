@@ -38,7 +38,7 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   add(createComputePositionsPass(options.weights));
   add(createWriteSlicesPass(options.weights, options.copiesRows));
   add(createRaiseBandsPass(options.weights));
-  add(createRecognizeAttentionPass());
+  add(createRecognizeAttentionPass(/*listsEdges=*/options.listsBlocks));
   add(createOpenMasksPass());
   add(createProveMasksPass(options.exactMasks, options.weights));
   if (options.listsBlocks)

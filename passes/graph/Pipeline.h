@@ -24,7 +24,7 @@ struct GraphOptions {
   /// Where constant masks are looked up that are not in the IR (attn-raise-tables, attn-list-blocks), and weights that
   /// are added to scores (attn-prove-masks).
   const WeightStore *weights = nullptr;
-  /// Whether kernels go by lists of blocks of keys.
+  /// Whether kernels go by lists of blocks of keys, and of the edges of each node.
   bool listsBlocks = true;
   /// Whether arithmetic on f16 and bf16 is done in f32 (attn-widen-halves); GPUs multiply such numbers as they are.
   bool widensHalves = true;
@@ -40,6 +40,7 @@ constexpr int64_t kMaxExposedTopK = 1 << 20;
 bool isExposure(llvm::StringRef word);
 
 std::unique_ptr<mlir::Pass> createRaiseSoftmaxPass(bool exact);
+std::unique_ptr<mlir::Pass> createRecognizeAttentionPass(bool listsEdges);
 std::unique_ptr<mlir::Pass> createRaiseTablesPass(const WeightStore *weights, bool keepsTables);
 std::unique_ptr<mlir::Pass> createComputePositionsPass(const WeightStore *weights);
 std::unique_ptr<mlir::Pass> createRaiseBandsPass(const WeightStore *weights);

@@ -2,7 +2,8 @@
 """Graph attention as PyTorch Geometric writes it, a softmax over the edges of each node by scatters, in which an edge
 that repeats counts again: segment_softmax.py FOLDER
 
-The report names it with a reason; the result is that of NumPy in float64.
+Each spelling is a model with a reference in float64, for several graphs; near misses must not be fused, and give what
+the graph says all the same.
 """
 import json
 import subprocess
@@ -12,66 +13,240 @@ import numpy as np
 import onnx
 from onnx import parser
 
-SEGMENTS = """<ir_version: 9, opset_import: ["" : 18]>
-g (float[n,1] q, float[n,1] k, float[n,8] v, int64[2,e] edges) => (float[n,8] y) {
-  first = Constant<value = int64 {0}>()
-  second = Constant<value = int64 {1}>()
-  last = Constant<value = int64[1] {-1}>()
-  width = Constant<value = int64[1] {8}>()
+# How the sums over the edges of a node are spelled, and what picks them for the edges.
+ELEMENTS = """
+  sums = ScatterElements<axis = 0, reduction = "add">(zeros, index, x)
+  z = Gather(sums, {by})
+"""
+BY_TUPLES = """
+  sums = ScatterND<reduction = "add">(zeros, tuple, x)
+  z = GatherND(sums, {by}tuple)
+"""
+MAXIMA = """
+  maxima = ScatterElements<axis = 0, reduction = "max">(lows, index, s)
+  m = Gather(maxima, rows)
+  c = Sub(s, m)
+"""
+LOWEST = "  lows = ConstantOfShape<value = float[1] {-3e38}>(shape)\n"
+# torch.onnx of old: maxima start at 0, or at the least score of all.
+FROM_ZERO = """
+  none = ConstantOfShape<value = float[1] {0}>(shape)
+  least = ReduceMin<keepdims = 0>(s)
+  scores = Shape(s)
+  floor = Expand(least, scores)
+  lows = ScatterElements<axis = 0, reduction = "max">(none, index, floor)
+"""
+# torch.export: what stands at nodes with edges becomes the lowest number.
+REPLACED = """
+  none = ConstantOfShape<value = float[1] {0}>(shape)
+  scores = Shape(s)
+  floor = ConstantOfShape<value = float[1] {-3.4028235e38}>(scores)
+  lows = ScatterElements<axis = 0, reduction = "min">(none, index, floor)
+"""
+PLAIN = "  c = Identity(s)\n"
+EPSILON = "  tiny = Constant<value = float {%g}>()\n  total = Add(z, tiny)\n"
+NO_EPSILON = "  total = Identity(z)\n"
+VALUES = "  vj = Gather(v, columns)\n"
+WEIGHTED = "  a = Div(x, total)\n  long = Unsqueeze(a, last)\n  w = Mul(long, vj)\n"
+AGGREGATED = '  y = ScatterElements<axis = 0, reduction = "add">(zeros3, index3, w)\n'
+BY_SOURCES = AGGREGATED.replace("index3", "sources3")
+
+AFTER = """
+  longx = Unsqueeze(x, last)
+  w = Mul(vj, longx)
+  apart = ScatterElements<axis = 0, reduction = "add">(zeros3, index3, w)
+  whole = Unsqueeze({by}, last)
+  y = Div(apart, whole)
+"""
+
+# name, whether it is fused, the parts, epsilon, the floor of the maxima: the number at which they start
+CASES = [
+    ("geometric", True, LOWEST + MAXIMA, ELEMENTS, EPSILON % 1e-16, WEIGHTED + AGGREGATED, 1e-16, -3e38),
+    ("exported", True, REPLACED + MAXIMA, ELEMENTS, NO_EPSILON, WEIGHTED + AGGREGATED, 0, None),
+    ("floored", True, FROM_ZERO + MAXIMA, ELEMENTS, EPSILON % 1e-16, WEIGHTED + AGGREGATED, 1e-16, 0),
+    ("large", True, LOWEST + MAXIMA, ELEMENTS, EPSILON % 0.25, WEIGHTED + AGGREGATED, 0.25, -3e38),
+    ("unshifted", True, PLAIN, ELEMENTS, NO_EPSILON, WEIGHTED + AGGREGATED, 0, None),
+    ("tiny", True, PLAIN, ELEMENTS, EPSILON % 1e-16, WEIGHTED + AGGREGATED, 1e-16, 0),
+    ("tuples", True, LOWEST + MAXIMA, BY_TUPLES, NO_EPSILON,
+     WEIGHTED + '  y = ScatterND<reduction = "add">(zeros3, tuple, w)\n', 0, None),
+    ("divided", True, LOWEST + MAXIMA, ELEMENTS, NO_EPSILON,
+     "  longx = Unsqueeze(x, last)\n  p = Mul(vj, longx)\n  longz = Unsqueeze(total, last)\n  w = Div(p, longz)\n" +
+     AGGREGATED, 0, None),
+    ("after", True, LOWEST + MAXIMA, ELEMENTS, "  tiny = Constant<value = float {1e-9}>()\n  total = Add(sums, tiny)\n",
+     AFTER.format(by="total"), 1e-9, -3e38),
+    # Near misses: sums at other nodes, sums that may be small beside what is added, weights that are shown, NaN at nodes
+    # without edges.
+    ("sources", False, LOWEST + MAXIMA, ELEMENTS, NO_EPSILON, WEIGHTED + BY_SOURCES, 0, None),
+    ("crossed", False, LOWEST + MAXIMA, ELEMENTS.replace("{by}", "columns"), NO_EPSILON, WEIGHTED + AGGREGATED, 0, None),
+    ("added", False, PLAIN, ELEMENTS, EPSILON % 0.25, WEIGHTED + AGGREGATED, 0.25, 0),
+    ("shown", False, LOWEST + MAXIMA, ELEMENTS, NO_EPSILON, WEIGHTED + AGGREGATED + "  weights = Identity(a)\n", 0, None),
+    ("replaced", False, LOWEST + MAXIMA, ELEMENTS, NO_EPSILON,
+     WEIGHTED + AGGREGATED.replace(', reduction = "add"', ""), 0, None),
+    ("empty", False, LOWEST + MAXIMA, ELEMENTS, NO_EPSILON, AFTER.format(by="sums"), 0, None),
+    ("mean", False, LOWEST + MAXIMA, ELEMENTS + """
+  units = ConstantOfShape<value = float[1] {1}>(count)
+  empty = ConstantOfShape<value = float[1] {0}>(nodes)
+  counts = ScatterElements<axis = 0, reduction = "add">(empty, rows, units)
+  mine = Gather(counts, rows)
+  each = Unsqueeze(mine, last)
+""", "  total = Div(z, each)\n", WEIGHTED + AGGREGATED, 0, None),
+]
+NODES = {"divided": "node 'w' (Div)", "after": "node 'y' (Div)"}
+WIDTHS = [(1, 1), (1, 8), (3, 5), (8, 32), (17, 20)]
+
+
+def text(case, heads, width, values=VALUES, inputs=""):
+    name, _, maxima, sums, epsilon, end, _, _ = case
+    shown = f", float[e,{heads}] weights" if name == "shown" else ""
+    return f"""<ir_version: 9, opset_import: ["" : 18]>
+g (float[n,{heads}] q, float[n,{heads}] k, float[n,{heads},{width}] v, int64[2,e] edges{inputs})
+  => (float[n,{heads},{width}] y{shown}) {{
+  first = Constant<value = int64 {{0}}>()
+  second = Constant<value = int64 {{1}}>()
+  last = Constant<value = int64[1] {{-1}}>()
+  middle = Constant<value = int64[2] {{1, 2}}>()
   rows = Gather(edges, first)
   columns = Gather(edges, second)
   qi = Gather(q, rows)
   kj = Gather(k, columns)
-  vj = Gather(v, columns)
   sum = Add(qi, kj)
   s = LeakyRelu<alpha = 0.2>(sum)
   shape = Shape(q)
-  shape8 = Shape(v)
-  index = Unsqueeze(rows, last)
-  lows = ConstantOfShape<value = float[1] {-3e38}>(shape)
-  maxima = ScatterElements<axis = 0, reduction = "max">(lows, index, s)
-  m = Gather(maxima, rows)
-  c = Sub(s, m)
-  x = Exp(c)
-  zeros = ConstantOfShape<value = float[1] {0}>(shape)
-  sums = ScatterElements<axis = 0, reduction = "add">(zeros, index, x)
-  z = Gather(sums, rows)
-  tiny = Constant<value = float {1e-16}>()
-  total = Add(z, tiny)
-  a = Div(x, total)
-  w = Mul(a, vj)
+  nodes = Shape<start = 0, end = 1>(q)
+  shape3 = Shape(v)
+  zeros = ConstantOfShape<value = float[1] {{0}}>(shape)
+  zeros3 = ConstantOfShape<value = float[1] {{0}}>(shape3)
   count = Shape<start = 1, end = 2>(edges)
-  eight = Concat<axis = 0>(count, width)
-  index8 = Expand(index, eight)
-  zeros8 = ConstantOfShape<value = float[1] {0}>(shape8)
-  y = ScatterElements<axis = 0, reduction = "add">(zeros8, index8, w)
-}"""
+  row = Constant<value = int64[1] {{{heads}}}>()
+  row3 = Constant<value = int64[2] {{{heads}, {width}}}>()
+  all = Concat<axis = 0>(count, row)
+  all3 = Concat<axis = 0>(count, row3)
+  tuple = Unsqueeze(rows, last)
+  column3 = Unsqueeze(rows, middle)
+  source3 = Unsqueeze(columns, middle)
+  index = Expand(tuple, all)
+  index3 = Expand(column3, all3)
+  sources3 = Expand(source3, all3)
+{maxima}  x = Exp(c)
+{sums.replace("{by}tuple", "tuple").replace("{by}", "rows")}{epsilon}{values}{end}}}"""
+
+
+def graphs():
+    """n and edges, rows are nodes that sum."""
+    rng = np.random.default_rng(7)
+    yield "one", 1, np.array([[0], [0]])
+    yield "none", 5, np.zeros((2, 0), np.int64)
+    some = rng.integers(0, 37, (2, 90))
+    some = some[:, some[0] % 5 != 0]  # nodes without an edge
+    some = np.concatenate([some, some[:, :20], [[3, 36], [3, 36]]], 1)
+    yield "some", 37, some
+    yield "negative", 37, some - 37 * (np.arange(some.shape[1]) % 2)
+    rows, columns = rng.integers(0, 600, (2, 900))
+    rows[:450] = 7
+    yield "hub", 600, np.stack([rows, columns])
+
+
+def reference(case, given, edges, n):
+    name, _, _, _, _, _, epsilon, floor = case
+    rows, columns = edges % n if n else edges
+    q, k, v = (given[key].astype(np.float64) for key in "qkv")
+    s = q[rows] + k[columns]
+    s = np.where(s > 0, s, 0.2 * s)
+    top = np.full(q.shape, -np.inf if floor is None else floor)
+    if name in ("tiny", "added"):
+        top[:] = 0
+    else:
+        np.maximum.at(top, rows, s)
+    x, sums = np.exp(s - top[rows]), np.zeros(q.shape)
+    np.add.at(sums, rows, x)
+    z = sums[columns if name == "crossed" else rows]
+    if name == "mean":
+        z = z / np.bincount(rows, minlength=n)[rows][:, None]
+    with np.errstate(all="ignore"):
+        a = x / (z + epsilon)
+        w = a[:, :, None] * (v[columns] + given.get("e", 0))
+        y = np.zeros(v.shape)
+        if name == "replaced":
+            y[rows] = w  # the last one wins
+        else:
+            np.add.at(y, columns if name == "sources" else rows, w)
+        if name == "empty":
+            y[np.bincount(rows, minlength=n) == 0] = np.nan
+    return y, a
+
+
+def run(library, folder, given, outputs=("y",)):
+    for key, value in given.items():
+        np.save(f"{folder}/{key}.npy", value)
+    return subprocess.run(["attn-run", library, *(f"--output={name}=@{folder}/{name}.npy" for name in outputs),
+                           *(f"--input={key}=@{folder}/{key}.npy" for key in given)], capture_output=True, text=True)
+
+
+def compile_case(folder, name, model):
+    path, report = f"{folder}/{name}.onnx", f"{folder}/{name}.json"
+    onnx.save(parser.parse_model(model), path)
+    library = path.replace(".onnx", ".so")
+    subprocess.run(["attnc", path, "-o", library, f"--fusion-report={report}"], check=True)
+    return library, json.load(open(report))
+
+
+def inputs(rng, n, heads, width):
+    given = {"q": 4 * rng.standard_normal((n, heads)) - 3, "k": 4 * rng.standard_normal((n, heads)),
+             "v": rng.standard_normal((n, heads, width))}
+    return {key: value.astype(np.float32) for key, value in given.items()}
+
+
+def check(case, verdicts):
+    name, isFused = case[:2]
+    if isFused:
+        assert [(v["fused"], v["mask"], v["kernel"]) for v in verdicts] == [(True, "edges", True)], (name, verdicts)
+        assert verdicts[0]["node"] == NODES.get(name, "node 'a' (Div)"), (name, verdicts)
+    else:
+        assert not any(v["fused"] for v in verdicts), (name, verdicts)
+
+
+def expect_refusals(library, folder, rng, case):
+    """Edges to nodes that there are not: an error of the run, as the scatter or the gather gives it."""
+    for n, edges in (5, [[0, 5], [4, 0]]), (5, [[0, 1], [4, 5]]), (5, [[-6], [0]]), (0, [[0], [0]]):
+        done = run(library, folder, inputs(rng, n, 1, 8) | {"edges": np.array(edges, np.int64)})
+        assert done.returncode == 3 and "index" in done.stderr, (case[0], n, edges, done)
+
+
+def check_edge_values(folder, rng):
+    """Values that edges have of their own, as TransformerConv adds them: they are stored, and summed all the same."""
+    case = CASES[0]
+    library, verdicts = compile_case(folder, "own", text(
+        case, 4, 6, "  near = Gather(v, columns)\n  vj = Add(near, e)\n", ", float[e,4,6] e"))
+    check(case, verdicts)
+    for graph, n, edges in graphs():
+        given = inputs(rng, n, 4, 6) | {"e": rng.standard_normal((edges.shape[1], 4, 6)).astype(np.float32)}
+        want, _ = reference(case, given, edges, n)
+        done = run(library, folder, given | {"edges": edges.astype(np.int64)})
+        assert done.returncode == 0, (graph, done)
+        np.testing.assert_allclose(np.load(f"{folder}/y.npy"), want, rtol=1e-4, atol=1e-5, err_msg=graph)
 
 
 def main(folder):
-    rng = np.random.default_rng(3)
-    path, report = f"{folder}/segments.onnx", f"{folder}/segments.json"
-    onnx.save(parser.parse_model(SEGMENTS), path)
-    subprocess.run(["attnc", path, "-o", f"{folder}/segments.so", f"--fusion-report={report}"], check=True)
-    verdicts = json.load(open(report))
-    assert len(verdicts) == 1 and not verdicts[0]["fused"], verdicts
-    assert verdicts[0]["reason"].startswith("a softmax over the edges of each node"), verdicts
-    assert verdicts[0]["node"] == "node 'a' (Div)", verdicts
-    n, edges = 5, np.array([[0, 0, 0, 2, 4], [1, 1, 3, 2, 0]])
-    given = {"q": rng.standard_normal((n, 1)), "k": rng.standard_normal((n, 1)), "v": rng.standard_normal((n, 8))}
-    given = {key: value.astype(np.float32) for key, value in given.items()}
-    for name, value in (given | {"edges": edges}).items():
-        np.save(f"{folder}/{name}.npy", value)
-    subprocess.run(["attn-run", f"{folder}/segments.so", f"--output=y=@{folder}/y.npy",
-                    *(f"--input={name}=@{folder}/{name}.npy" for name in ("q", "k", "v", "edges"))],
-                   check=True, stdout=subprocess.DEVNULL)
-    q, k, v = (given[name].astype(np.float64) for name in "qkv")
-    s = q[edges[0], 0] + k[edges[1], 0]
-    x = np.exp(np.where(s > 0, s, 0.2 * s))
-    want = np.zeros((n, 8))
-    np.add.at(want, edges[0], x[:, None] / np.bincount(edges[0], x, n)[edges[0], None] * v[edges[1]])
-    np.testing.assert_allclose(np.load(f"{folder}/y.npy"), want, rtol=1e-4, atol=1e-5)
-    print("agrees")
+    rng, agree = np.random.default_rng(3), 0
+    for case in CASES:
+        name = case[0]
+        for heads, width in WIDTHS if name == "geometric" else WIDTHS[1:3]:
+            library, verdicts = compile_case(folder, f"{name}{heads}x{width}", text(case, heads, width))
+            check(case, verdicts)
+            outputs = ("y", "weights") if name == "shown" else ("y",)
+            for graph, n, edges in graphs():
+                given = inputs(rng, n, heads, width)
+                want = reference(case, given, edges, n)
+                done = run(library, folder, given | {"edges": edges.astype(np.int64)}, outputs)
+                assert done.returncode == 0, (name, graph, done)
+                for output, expected in zip(outputs, want):
+                    np.testing.assert_allclose(np.load(f"{folder}/{output}.npy"), expected, rtol=1e-4, atol=1e-5,
+                                               err_msg=f"{name}, {heads} heads of {width}, {graph}")
+                agree += 1
+            if name == "geometric" and (heads, width) == (1, 8):
+                expect_refusals(library, folder, rng, case)
+    check_edge_values(folder, rng)
+    print(agree, "runs agree")
 
 
 if __name__ == "__main__":

@@ -1,3 +1,4 @@
+#include "dialects/attn/SegmentAttentionOp.h"
 #include "dialects/attn/TopKOp.h"
 #include "tools/interpret/Interpreter.h"
 
@@ -103,6 +104,39 @@ LogicalResult Interpreter::runTopK(TopKOp op) {
   return success();
 }
 
+LogicalResult Interpreter::runSegmentAttention(SegmentAttentionOp op) {
+  const Datum &scores = *get(op.getScores()), &values = *get(op.getValues()), &ends = *get(op.getEnds());
+  size_t heads = values.shape[1], width = values.shape[2], nodes = ends.data.size();
+  FailureOr<std::shared_ptr<Datum>> datum = make(op.getResult(), {int64_t(nodes), int64_t(heads), int64_t(width)});
+  if (failed(datum))
+    return failure();
+  std::vector<Scalar> &out = (*datum)->data;
+  for (size_t node = 0; node != nodes; ++node) {
+    size_t begin = node ? ends.data[node - 1].integer : 0, end = ends.data[node].integer;
+    auto edgeAt = [&](size_t n) { return size_t(get(op.getOrder())->data[n].integer); };
+    for (size_t head = 0; head != heads; ++head) {
+      double max = -std::numeric_limits<double>::infinity(), sum = 0;
+      auto scoreAt = [&](size_t n) { return scores.data[edgeAt(n) * heads + head].real; };
+      for (size_t n = begin; n < end; ++n)
+        max = std::fmax(max, scoreAt(n));
+      for (size_t n = begin; n < end; ++n)
+        sum += std::exp(scoreAt(n) - max);
+      double above = op.getFloor() ? std::fmax(op.getFloor()->convertToDouble() - max, 0) : 0;
+      sum += op.getEpsilon().convertToDouble() * std::exp(above);
+      for (size_t column = 0; column != width; ++column) {
+        double total = 0;
+        for (size_t n = begin; n < end; ++n) {
+          size_t row = op.getRows() ? get(op.getRows())->data[edgeAt(n)].integer : edgeAt(n);
+          total += std::exp(scoreAt(n) - max) / sum * values.data[(row * heads + head) * width + column].real;
+        }
+        out[(node * heads + head) * width + column] = Scalar::of(total);
+      }
+    }
+  }
+  set(op.getResult(), *datum);
+  return success();
+}
+
 LogicalResult Interpreter::runAttn(Operation *op, bool &known) {
   known = true;
   if (auto attention = dyn_cast<AttentionOp>(op))
@@ -113,6 +147,8 @@ LogicalResult Interpreter::runAttn(Operation *op, bool &known) {
     return runLayerNorm(norm);
   if (auto top = dyn_cast<TopKOp>(op))
     return runTopK(top);
+  if (auto segments = dyn_cast<SegmentAttentionOp>(op))
+    return runSegmentAttention(segments);
   if (auto require = dyn_cast<RequireOp>(op)) {
     if (!get(require.getCondition())->data.front().integer)
       return op->emitError("the run ends: ") << require.getMessage();

@@ -2,6 +2,7 @@
 #define TOOLS_INTERPRET_INTERPRETER_H
 
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/SegmentAttentionOp.h"
 #include "dialects/attn/TopKOp.h"
 #include "tools/interpret/Datum.h"
 #include "tools/interpret/ScalarOps.h"
@@ -66,6 +67,7 @@ private:
   mlir::LogicalResult runSoftmax(SoftmaxOp op);
   mlir::LogicalResult runLayerNorm(LayerNormOp op);
   mlir::LogicalResult runTopK(TopKOp op);
+  mlir::LogicalResult runSegmentAttention(SegmentAttentionOp op);
   mlir::LogicalResult runAttention(AttentionOp op);
 
   /// The sizes that a mixed static and dynamic list stands for.

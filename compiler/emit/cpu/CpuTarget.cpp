@@ -66,6 +66,7 @@ public:
       add(createPrepareAttentionPass());
       add(createLowerAttentionPass({precision.str()}));
       add(createLowerNormalizationPass());
+      add(createLowerSegmentsPass());
       std::optional<WeightStorage> storage = WeightStorage::parse(weights);
       if (storage && storage->block)
         add(createStoreBlocksPass({weights.str(), options.precision == "int8"}));

@@ -1,10 +1,12 @@
 #include "dialects/attn/BroadcastForm.h"
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
+#include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/attention/AttentionMatch.h"
 #include "passes/graph/attention/AttentionSink.h"
 #include "passes/graph/attention/LinearAttention.h"
+#include "passes/graph/attention/SegmentMatch.h"
 #include "passes/graph/attention/SegmentSoftmax.h"
 #include "passes/graph/attention/Uncontracted.h"
 #include "passes/graph/element/AssumeRequired.h"
@@ -13,6 +15,8 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -56,6 +60,9 @@ bool isOverOne(const Normalization &softmax) {
 }
 
 struct RecognizeAttentionPass : impl::RecognizeAttentionPassBase<RecognizeAttentionPass> {
+  RecognizeAttentionPass() = default;
+  RecognizeAttentionPass(bool listsEdges) : listsEdges(listsEdges) {}
+
   void runOnOperation() override {
     assumeRequiredSizes(getOperation());
     for (AttentionOp op : collect<AttentionOp>())
@@ -75,12 +82,7 @@ struct RecognizeAttentionPass : impl::RecognizeAttentionPassBase<RecognizeAttent
       if (gate)
         visit(Normalization(Normalizer::none, gate->get(), gate->get(), 0), gate);
     }
-    for (linalg::LinalgOp op : collect<linalg::LinalgOp>())
-      if (isSegmentSoftmax(op))
-        addMissed(Normalization(Normalizer::softmax, op->getResult(0), op->getResult(0), 0), "missed",
-                  {"a softmax over the edges of each node, by scatters: an edge that repeats counts again, which no "
-                   "mask says; it runs edge by edge, without a matrix",
-                   op.getLoc()});
+    fuseSegments();
     SmallVector<Attribute> report(verdicts);
     // A pass that runs twice adds to what it said before.
     if (auto before = getOperation()->getAttrOfType<ArrayAttr>(AttnDialect::kFusionReportAttr))
@@ -92,11 +94,39 @@ private:
   /// The ops of one kind, after those without use are gone.
   template <typename Op> SmallVector<Op> collect() {
     IRRewriter rewriter(&getContext());
+    // A loop keeps alive what it reads, until it is gone itself.
     for (auto function : getOperation().getOps<FunctionOpInterface>())
-      (void)runRegionDCE(rewriter, function->getRegions());
+      while (succeeded(runRegionDCE(rewriter, function->getRegions()))) {
+      }
     SmallVector<Op> ops;
     getOperation().walk([&](Op op) { ops.push_back(op); });
     return ops;
+  }
+
+  /// Softmaxes over the edges of each node, by scatters.
+  void fuseSegments() {
+    SegmentLists lists;
+    DenseMap<Operation *, Miss> misses;
+    for (scf::ForOp loops : collect<scf::ForOp>()) {
+      linalg::LinalgOp softmax;
+      Miss miss{"", loops.getLoc()};
+      std::optional<SegmentMatch> match = matchSegmentAttention(loops, softmax, miss);
+      if (match && listsEdges) {
+        IRRewriter rewriter(&getContext());
+        addFusedSegments(buildSegmentAttention(rewriter, *match, lists), loops);
+      } else if (softmax) {
+        misses.insert({softmax, match ? Miss{"no kernel for GPUs goes by lists of edges", softmax.getLoc()} : miss});
+      }
+    }
+    for (linalg::LinalgOp op : collect<linalg::LinalgOp>()) {
+      if (!isSegmentSoftmax(op))
+        continue;
+      auto miss = misses.find(op);
+      std::string reason = "a softmax over the edges of each node, by scatters";
+      reason += ": " + (miss == misses.end() ? "no loops sum values that it weighs" : miss->second.reason);
+      addMissed(Normalization(Normalizer::softmax, op->getResult(0), op->getResult(0), 0), "missed",
+                {reason + "; it runs edge by edge, without a matrix", op.getLoc()});
+    }
   }
 
   /// Notes the softmaxes of linear attentions before one of them is fused.
@@ -420,6 +450,13 @@ private:
         << "fused into one attention, mask: " << mask;
   }
 
+  void addFusedSegments(SegmentAttentionOp op, scf::ForOp sums) {
+    add(op.getLoc(), op->getParentRegion(), true, stringifyScoreKind(ScoreKind::given), Normalizer::softmax, "edges",
+        "its scores are stored before, one for each edge and head", nodeName(op.getLoc()), "", findReplaced({sums}));
+    remark::passed(op.getLoc(), remark::RemarkOpts::name("Attention").category("attn-recognize-attention"))
+        << "fused into one attention over the edges of each node";
+  }
+
   void addMissed(const Normalization &softmax, StringRef kind, const Miss &miss) {
     add(softmax.location, Value(softmax.result).getParentRegion(), false, kind, softmax.kind, "", miss.reason,
         nodeName(miss.location), softmax.assumption);
@@ -427,6 +464,7 @@ private:
         << "not fused: " << miss.reason;
   }
 
+  bool listsEdges = true; ///< kernels go by lists of the edges of each node
   SmallVector<Attribute> verdicts;
   DenseSet<std::pair<StringRef, StringRef>> taken; ///< entries and nodes that an attention took in
   DenseSet<Operation *> judged;                    ///< weighted sums that have a verdict
@@ -434,4 +472,9 @@ private:
 };
 
 } // namespace
+
+std::unique_ptr<Pass> createRecognizeAttentionPass(bool listsEdges) {
+  return std::make_unique<RecognizeAttentionPass>(listsEdges);
+}
+
 } // namespace attn

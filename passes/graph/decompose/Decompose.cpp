@@ -267,6 +267,7 @@ struct DecomposePass : impl::DecomposePassBase<DecomposePass> {
     populateDecomposeProductPatterns(patterns);
     populateDecomposeBlockPatterns(patterns);
     populateDecomposeTopKPatterns(patterns);
+    populateDecomposeSegmentPatterns(patterns);
     FrozenRewritePatternSet frozen(std::move(patterns));
     // Kernels hold none of these ops and most of the module.
     WalkResult result = getOperation()->walk<WalkOrder::PreOrder>([&](func::FuncOp function) {

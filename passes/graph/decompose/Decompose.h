@@ -37,6 +37,9 @@ void populateDecomposeBlockPatterns(mlir::RewritePatternSet &patterns);
 /// attn.top_k -> linalg that compares each element with each other of its row.
 void populateDecomposeTopKPatterns(mlir::RewritePatternSet &patterns);
 
+/// attn.segment_attention -> loops over the lists, and a softmax for each.
+void populateDecomposeSegmentPatterns(mlir::RewritePatternSet &patterns);
+
 } // namespace attn
 
 #endif // PASSES_GRAPH_DECOMPOSE_DECOMPOSE_H

@@ -463,4 +463,28 @@ def LowerNormalizationPass : Pass<"attn-lower-normalization", "::mlir::ModuleOp"
   ];
 }
 
+def LowerSegmentsPass : Pass<"attn-lower-segments", "::mlir::ModuleOp"> {
+  let summary = "attn.segment_attention becomes a kernel call";
+  let description = [{
+    On f32 with heads and widths that are known and not too many; the rest stays
+    for `attn-decompose`. The verdict gets the kernel's name.
+
+    Numerical effect: edges are summed in blocks of 64, which are summed one
+    after the other.
+
+    ```mlir
+    %y = attn.segment_attention %s, %v by %order, %ends
+        : tensor<?x8xf32>, tensor<?x8x8xf32>, tensor<?xi64>, tensor<?xi64> -> tensor<?x8x8xf32>
+    // becomes
+    %e = tensor.empty(%n) : tensor<?x8x8xf32>
+    %y = attn.kernel @segment_attention_f32_nx8xnx8x8xnxnxnx8x8_v16 ins(%s, %v, %order, %ends : ...) outs(%e : ...)
+    ```
+  }];
+  let dependentDialects = [
+    "::attn::AttnDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::tensor::TensorDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 #endif // PASSES_LOWERING_CPU_CPUPASSES_TD

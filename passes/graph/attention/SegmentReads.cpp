@@ -1,0 +1,240 @@
+#include "passes/graph/Structured.h"
+#include "passes/graph/attention/SegmentMatcher.h"
+#include "passes/graph/element/EdgeTable.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+
+namespace attn {
+
+/// The check of an index into a dimension; null where it is something else.
+static CheckIndexOp getCheck(Value index) { return index.getDefiningOp<CheckIndexOp>(); }
+
+/// The integer that a checked index is.
+static Value integerOf(CheckIndexOp check) {
+  auto cast = check.getIndex().getDefiningOp<arith::IndexCastOp>();
+  return cast ? cast.getIn() : check.getIndex();
+}
+
+/// The nodes and the updates of the loops that sum, as elements of the updates.
+bool SegmentMatcher::readSums() {
+  SmallVector<AffineExpr> places(sums.loops.size());
+  for (auto [dim, at] : llvm::enumerate(updates.getIndices())) {
+    Value index = at;
+    if (matchPattern(index, m_Zero()))
+      continue;
+    auto loop = llvm::find_if(sums.loops, [&](scf::ForOp loop) { return loop.getInductionVar() == index; });
+    if (loop == sums.loops.end() || places[loop - sums.loops.begin()])
+      return false;
+    places[loop - sums.loops.begin()] = coordinate(dim);
+  }
+  found.nodeCheck = getCheck(sums.insert.getIndices()[sums.nodeDim]);
+  if (llvm::is_contained(places, AffineExpr()))
+    return false;
+  std::optional<Element> node = readIn(sums.loops, places, integerOf(found.nodeCheck));
+  if (!node)
+    return false;
+  found.node = reader.resolve(*node);
+  // It depends on one loop, at which the updates have their edges.
+  SmallVector<unsigned> named;
+  for (unsigned n = 0; n != rank; ++n)
+    if (llvm::any_of(found.node.at.getResults(), [&](AffineExpr place) { return place.isFunctionOfDim(n); }))
+      named.push_back(n);
+  auto type = cast<RankedTensorType>(sums.insert.getDest().getType());
+  if (named.size() != 1 || named.front() != sums.nodeDim || type.getRank() != rank)
+    return false;
+  found.edgeDim = named.front();
+  for (auto [n, index] : llvm::enumerate(sums.insert.getIndices()))
+    if (n != sums.nodeDim && index != updates.getIndices()[n])
+      return false;
+  std::optional<Element> stored = storedTensor(*node);
+  if (!stored || !readsEdgesAlone(*stored))
+    return false;
+  found.node = *stored;
+  for (auto [loop, place] : llvm::zip_equal(sums.loops, places))
+    if (place == coordinate(found.edgeDim))
+      found.edges = loop.getUpperBound();
+  found.nodes = found.nodeCheck.getSize();
+  return found.edges != nullptr;
+}
+
+/// The integer that a nest reads from a tensor outside, at these places of its loops.
+std::optional<Element> SegmentMatcher::readIn(ArrayRef<scf::ForOp> loops, ArrayRef<AffineExpr> at, Value integer) {
+  auto extract = integer.getDefiningOp<tensor::ExtractOp>();
+  if (!extract || loops.front()->isAncestor(extract.getTensor().getParentRegion()->getParentOp()))
+    return std::nullopt;
+  SmallVector<AffineExpr> places;
+  for (Value index : extract.getIndices()) {
+    auto loop = llvm::find_if(loops, [&](scf::ForOp loop) { return loop.getInductionVar() == index; });
+    if (loop != loops.end() && at[loop - loops.begin()])
+      places.push_back(at[loop - loops.begin()]);
+    else if (matchPattern(index, m_Zero()))
+      places.push_back(zero());
+    else
+      return std::nullopt;
+  }
+  return reader.at(extract.getTensor(), places);
+}
+
+/// What `scatter` does where its result is read at `places`. Loops that these do not set go over the edges.
+std::optional<SegmentMatcher::Visit> SegmentMatcher::visit(Scatter scatter, ArrayRef<AffineExpr> places) {
+  Visit visit;
+  visit.loops.resize(scatter.loops.size());
+  for (auto [n, at, place] : llvm::enumerate(scatter.insert.getIndices(), places)) {
+    Value index = at;
+    if (n == scatter.nodeDim)
+      continue;
+    auto loop = llvm::find_if(scatter.loops, [&](scf::ForOp loop) { return loop.getInductionVar() == index; });
+    if (loop != scatter.loops.end())
+      visit.loops[loop - scatter.loops.begin()] = place;
+    else if (!matchPattern(index, m_Zero()))
+      return std::nullopt;
+  }
+  for (AffineExpr &place : visit.loops)
+    if (!place)
+      place = coordinate(found.edgeDim);
+  if (llvm::count(visit.loops, coordinate(found.edgeDim)) != 1)
+    return std::nullopt;
+  // All edges, and all heads.
+  for (auto [loop, place] : llvm::zip_equal(scatter.loops, visit.loops)) {
+    auto dim = dyn_cast<AffineDimExpr>(place);
+    if (!dim || dim.getPosition() >= rank)
+      return std::nullopt;
+    Extent all = dim.getPosition() == found.edgeDim ? Extent::of(OpFoldResult(found.edges))
+                                                    : Extent::of(updates.getTensor(), dim.getPosition());
+    if (!(Extent::of(OpFoldResult(loop.getUpperBound())) == all))
+      return std::nullopt;
+  }
+  CheckIndexOp check = getCheck(scatter.insert.getIndices()[scatter.nodeDim]);
+  std::optional<Element> node = readIn(scatter.loops, visit.loops, integerOf(check));
+  if (!node)
+    return std::nullopt;
+  visit.node = *node;
+  visit.update = readIn(scatter.loops, visit.loops, scatter.update);
+  return visit;
+}
+
+/// The integer in the body around `element`: an element of what is read there, where no other index picks it.
+Element SegmentMatcher::integerIn(const Element &element, Value integer) {
+  Element scalar = reader.scalar(element, integer);
+  auto extract = integer.getDefiningOp<tensor::ExtractOp>();
+  SmallVector<AffineExpr> places;
+  for (Value index : extract ? extract.getIndices() : ValueRange())
+    if (auto loop = index.getDefiningOp<linalg::IndexOp>())
+      places.push_back(element.at.getResult(loop.getDim()));
+    else if (matchPattern(index, m_Zero()))
+      places.push_back(zero());
+    else
+      return scalar;
+  return extract ? reader.at(extract.getTensor(), places) : scalar;
+}
+
+/// `element`, of which one index is computed.
+std::optional<SegmentMatcher::Gathered> SegmentMatcher::gather(const Element &element) {
+  auto extract = dyn_cast_or_null<tensor::ExtractOp>(element.getOp());
+  if (!extract || !isa<linalg::LinalgOp>(extract->getParentOp()))
+    return std::nullopt;
+  std::optional<Gathered> gathered;
+  SmallVector<AffineExpr> places;
+  for (auto [n, index] : llvm::enumerate(extract.getIndices())) {
+    if (auto loop = index.getDefiningOp<linalg::IndexOp>()) {
+      places.push_back(element.at.getResult(loop.getDim()));
+    } else if (matchPattern(index, m_Zero())) {
+      places.push_back(zero());
+    } else if (CheckIndexOp check = getCheck(index); check && !gathered) {
+      places.push_back(reader.inner({extract, static_cast<unsigned>(n), element.at}));
+      gathered = {{}, integerIn(element, integerOf(check)), check, static_cast<unsigned>(n)};
+    } else {
+      return std::nullopt;
+    }
+  }
+  if (gathered)
+    gathered->element = reader.at(extract.getTensor(), places);
+  return gathered;
+}
+
+/// `element`, read at the edge's node.
+std::optional<SegmentMatcher::Gathered> SegmentMatcher::readOfNode(const Element &element) {
+  std::optional<Gathered> gathered = gather(reader.strip(element));
+  if (!gathered || !reader.isSame(gathered->index, found.node))
+    return std::nullopt;
+  return gathered;
+}
+
+/// The scatter of whose result `element` is one at the edge's node, and where it is read.
+std::optional<Scatter> SegmentMatcher::scatterOf(const Element &element, SmallVector<AffineExpr> &places) {
+  std::optional<Scatter> scatter = Scatter::match(element.value);
+  if (!scatter)
+    return std::nullopt;
+  places.assign(element.at.getResults().begin(), element.at.getResults().end());
+  return scatter;
+}
+
+/// The first tensor on the way to what computes `element`, of which places of the updates say where it is read.
+std::optional<Element> SegmentMatcher::storedTensor(const Element &element) {
+  std::optional<Element> next = element;
+  while (next) {
+    bool isPlain =
+        isa<RankedTensorType>(next->value.getType()) && llvm::all_of(next->at.getResults(), [&](AffineExpr place) {
+          auto dim = dyn_cast<AffineDimExpr>(place);
+          return dim ? dim.getPosition() < rank : isa<AffineConstantExpr>(place);
+        });
+    // What only moves a tensor in memory need not be stored.
+    Operation *op = next->value.getDefiningOp();
+    bool isMoved = op && isa<linalg::LinalgOp>(op) && isView(op);
+    if (isPlain && !isMoved)
+      return next;
+    next = reader.step(*next);
+  }
+  return std::nullopt;
+}
+
+bool SegmentMatcher::readsEdgesAlone(const Element &element) {
+  return llvm::all_of(element.at.getResults(), [&](AffineExpr place) {
+    return reader.plain(place) == coordinate(found.edgeDim) || isa<AffineConstantExpr>(reader.plain(place));
+  });
+}
+
+std::optional<Scatter> Scatter::match(Value value) {
+  std::optional<EdgeTable::Nest> nest = EdgeTable::matchNest(value);
+  if (!nest || value != nest->loops.front().getResult(0))
+    return std::nullopt;
+  Scatter scatter{nest->loops.front(),
+                  nest->loops,
+                  nest->insert,
+                  replacement,
+                  nest->insert.getScalar(),
+                  nest->loops.front().getInits().front(),
+                  0};
+  unsigned checks = 0;
+  for (auto [n, index] : llvm::enumerate(scatter.insert.getIndices()))
+    if (getCheck(index)) {
+      scatter.nodeDim = n;
+      ++checks;
+    }
+  if (checks != 1)
+    return std::nullopt;
+  auto isOld = [&](Value scalar) {
+    auto extract = scalar.getDefiningOp<tensor::ExtractOp>();
+    return extract && extract.getTensor() == scatter.insert.getDest() &&
+           llvm::equal(extract.getIndices(), scatter.insert.getIndices());
+  };
+  Operation *combine = scatter.update.getDefiningOp();
+  if (isa_and_nonnull<arith::AddFOp>(combine))
+    scatter.kind = sum;
+  else if (isa_and_nonnull<arith::MaximumFOp, arith::MaxNumFOp>(combine))
+    scatter.kind = maximum;
+  else if (isa_and_nonnull<arith::MinimumFOp, arith::MinNumFOp>(combine))
+    scatter.kind = minimum;
+  else
+    return scatter;
+  bool isSecond = isOld(combine->getOperand(1));
+  if (!isSecond && !isOld(combine->getOperand(0)))
+    return std::nullopt;
+  scatter.update = combine->getOperand(isSecond ? 0 : 1);
+  return scatter;
+}
+
+} // namespace attn
