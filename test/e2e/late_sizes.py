@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Sizes that a run computes and refuses, of parts of a tensor whose other parts are computed before: late_sizes.py FOLDER"""
+"""Sizes that a run computes and refuses, of parts of a tensor whose other parts are computed before, and sizes that would be
+negative in a branch that a run does not take: late_sizes.py FOLDER"""
 import subprocess
 import sys
 
@@ -18,7 +19,43 @@ g (float[n] x, int64[1] i) => (float[m] y) {
 }"""
 
 
+# The convolution needs more rows than many runs have. What it would copy in patches is larger than all else.
+BRANCHES = """<ir_version: 8, opset_import: ["" : 18]>
+g (float[b,4,n,m] x, bool c) => (float y) {
+  last = Constant<value = int64 {-1}>()
+  before = CumSum(x, last)
+  z = If(c) <
+    then_branch = t () => (float p) {
+      shape = Constant<value = int64[4] {4,4,8,8}>() w = ConstantOfShape<value = float[1] {0.01}>(shape)
+      k = Conv(x, w) e = Sigmoid(k) f = Softmax(e) p = ReduceSum<keepdims = 0>(f) },
+    else_branch = u () => (float q) {
+      r = Softmax(x) s = Transpose<perm = [0,1,3,2]>(r) h = MatMul(s, r) i = MatMul(r, h) j = Softmax<axis = -2>(i)
+      q = ReduceSum<keepdims = 0>(j) }
+  >
+  sum = ReduceSum<keepdims = 0>(before)
+  y = Add(z, sum)
+}"""
+
+
+def check_branches(folder):
+    onnx.save(parser.parse_model(BRANCHES), f"{folder}/b.onnx")
+    subprocess.run(["attnc", f"{folder}/b.onnx", "-o", f"{folder}/b.so"], check=True)
+    for n, m in ((1, 9), (7, 100), (5, 300), (9, 9)):
+        np.save(f"{folder}/x.npy", np.ones((2, 4, n, m), np.float32))
+        for taken in (0, 1):
+            done = subprocess.run(["attn-run", f"{folder}/b.so", f"--input=x=@{folder}/x.npy", f"--input=c=bool={taken}",
+                                   f"--output=y=@{folder}/y.npy"], capture_output=True, text=True)
+            if taken and n < 8:
+                assert done.returncode == 3 and "the input is too short" in done.stderr, (n, m, done)
+                continue
+            # Each softmax adds up to 1, over a row or a column.
+            ones = 2 * 4 * (n - 7) if taken else 2 * 4 * m
+            assert done.returncode == 0, (n, m, taken, done)
+            np.testing.assert_allclose(np.load(f"{folder}/y.npy"), ones + 2 * 4 * n * m * (m + 1) / 2, rtol=1e-5)
+
+
 def main(folder):
+    check_branches(folder)
     onnx.save(parser.parse_model(MODEL), f"{folder}/m.onnx")
     x = np.arange(40, dtype=np.float32)
     np.save(f"{folder}/x.npy", x)

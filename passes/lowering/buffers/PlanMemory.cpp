@@ -285,6 +285,27 @@ private:
 
   Value constant(int64_t value) { return arith::ConstantIndexOp::create(b, entry.getLoc(), value); }
 
+  /// Whether `size` may be negative, as one is that a branch computes which a run does not take.
+  static bool mayBeNegative(Value size, unsigned depth = 0) {
+    constexpr unsigned kMostDepth = 8;
+    APInt number;
+    if (matchPattern(size, m_ConstantInt(&number)))
+      return number.isNegative();
+    Operation *op = size.getDefiningOp();
+    if (isa_and_nonnull<memref::DimOp>(op))
+      return false;
+    bool keepsSign = isa_and_nonnull<arith::AddIOp, arith::MulIOp, arith::DivUIOp, arith::CeilDivUIOp>(op);
+    if (auto apply = dyn_cast_or_null<affine::AffineApplyOp>(op)) {
+      keepsSign = true;
+      apply.getAffineMap().getResult(0).walk([&](AffineExpr part) {
+        auto constant = dyn_cast<AffineConstantExpr>(part);
+        keepsSign &= !constant || constant.getValue() >= 0;
+      });
+    }
+    return !keepsSign || depth == kMostDepth ||
+           llvm::any_of(op->getOperands(), [&](Value operand) { return mayBeNegative(operand, depth + 1); });
+  }
+
   /// The product of `factors`, rounded up to 16 so that multiples of 4 bytes
   /// of it are multiples of 64; as a double in `approximate`.
   Value unitOf(ArrayRef<unsigned> factors, Value &approximate) {
@@ -294,9 +315,12 @@ private:
       return constant(1);
     Value unit;
     for (unsigned factor : factors) {
-      Value number = arith::IndexCastOp::create(b, loc, b.getI64Type(), values[factor]);
+      Value size = values[factor];
+      if (mayBeNegative(size))
+        size = arith::MaxSIOp::create(b, loc, size, constant(0));
+      Value number = arith::IndexCastOp::create(b, loc, b.getI64Type(), size);
       approximate = arith::MulFOp::create(b, loc, approximate, arith::SIToFPOp::create(b, loc, b.getF64Type(), number));
-      unit = unit ? arith::MulIOp::create(b, loc, unit, values[factor]).getResult() : values[factor];
+      unit = unit ? arith::MulIOp::create(b, loc, unit, size).getResult() : size;
     }
     approximate = arith::AddFOp::create(b, loc, approximate, arith::ConstantOp::create(b, loc, b.getF64FloatAttr(16)));
     return arith::AndIOp::create(b, loc, arith::AddIOp::create(b, loc, unit, constant(15)), constant(-16));

@@ -116,3 +116,29 @@ func.func @written(%x: memref<1024xf32>, %y: memref<1024xf32>, %z: memref<2x512x
   linalg.exp ins(%b : memref<1024xf32>) outs(%y : memref<1024xf32>)
   return
 }
+
+// -----
+
+// A size that a branch computes may be negative where the run does not take it; sizes of inputs are not.
+// CHECK-LABEL: func.func @branch
+// CHECK: %[[N:.*]] = memref.dim
+// CHECK: %[[LESS:.*]] = arith.subi %[[N]]
+// CHECK: arith.maxsi %[[LESS]], %{{.*}} : index
+// CHECK-NOT: arith.maxsi
+// CHECK: attn.workspace
+func.func @branch(%x: memref<?xf32>, %y: memref<?xf32>, %c: i1) attributes {attn.entry} {
+  %zero = arith.constant 0 : index
+  %seven = arith.constant 7 : index
+  %n = memref.dim %x, %zero : memref<?xf32>
+  %less = arith.subi %n, %seven : index
+  %whole = memref.alloc(%n) : memref<?xf32>
+  linalg.exp ins(%x : memref<?xf32>) outs(%whole : memref<?xf32>)
+  scf.if %c {
+    %part = memref.alloc(%less) : memref<?xf32>
+    %slice = memref.subview %whole[0] [%less] [1] : memref<?xf32> to memref<?xf32, strided<[1]>>
+    linalg.exp ins(%slice : memref<?xf32, strided<[1]>>) outs(%part : memref<?xf32>)
+    linalg.exp ins(%part : memref<?xf32>) outs(%slice : memref<?xf32, strided<[1]>>)
+  }
+  linalg.exp ins(%whole : memref<?xf32>) outs(%y : memref<?xf32>)
+  return
+}
