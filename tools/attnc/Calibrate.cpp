@@ -62,6 +62,7 @@ private:
   int compile() {
     CompileJob job = request.job;
     job.output = reference;
+    job.constants = reference + ".constants";
     job.profile = job.annotated = "";
     job.profile.clear();
     job.compile.weights = job.compile.precision = "f32";

@@ -286,7 +286,7 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
     channel.stage(name);
   };
   if (options.emit != EmitKind::Attn)
-    foldConstants(*module, weights, options);
+    foldConstants(*module, weights, options, job.constants);
   CompileReport report;
   std::vector<KeptState> searched = statesOfSearches(*module);
   unsigned nanGuards = countNaNTests(*module);

@@ -25,7 +25,10 @@ struct CompileJob {
   bool ownState = false;
   std::vector<StatePair> states;
   CompileOptions compile;
-  std::string output;    ///< a path or "-"
+  std::string output; ///< a path or "-"
+  /// Where a library that computes constants may be meanwhile, in a folder that goes with the driver ("": no products
+  /// of constants are computed).
+  std::string constants;
   std::string profile;   ///< where the timeline of the compile goes ("": nowhere)
   std::string annotated; ///< where the model goes with what became of its nodes ("": nowhere)
 };

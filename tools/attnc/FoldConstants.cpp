@@ -4,7 +4,6 @@
 #include "dialects/attn/NodeLocation.h"
 #include "dialects/attn/WeightStore.h"
 #include "tools/attn-run/runner/Model.h"
-#include "tools/options/ScratchFolder.h"
 
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -16,17 +15,38 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
 namespace attn::tools {
 namespace {
 
-/// Multiply-adds that are worth a compile of their own and take a second or two at most, and as many for an element of
-/// the result that reading it is quicker.
-constexpr double kLeastProducts = 0x1p20, kMostProducts = 0x1p37, kLeastPerElement = 64;
-/// What the results of all of them add to the weights at most.
-constexpr int64_t kMostBytes = int64_t(64) << 20;
+/// Multiply-adds that are worth a compile of their own, and as many for an element of the result that reading it is
+/// quicker.
+constexpr double kLeastProducts = 0x1p20, kLeastPerElement = 64;
+/// What all products of a module may take, which is four seconds of a processor, and any other op.
+constexpr double kMostProducts = 0x1p35, kMostSteps = 0x1p26;
+/// What a tensor may take that is computed, and what all results together add to the weights.
+constexpr int64_t kMostBytes = int64_t(64) << 20, kMostAdded = int64_t(256) << 20;
+
+int64_t bytesOf(RankedTensorType type) {
+  double bytes = llvm::divideCeil(std::max(type.getElementTypeBitWidth(), 8u), 8);
+  for (int64_t size : type.getShape())
+    bytes *= static_cast<double>(size);
+  return static_cast<int64_t>(std::min(bytes, 0x1p62));
+}
+
+/// How often the body of `loops` runs; much where a range is not known.
+double stepsOf(linalg::LinalgOp loops) {
+  double steps = 1;
+  for (int64_t range : loops.getStaticLoopRanges())
+    steps *= ShapedType::isDynamic(range) ? 0x1p62 : static_cast<double>(range);
+  return steps;
+}
+
+bool isProduct(linalg::LinalgOp op) { return linalg::isaContractionOpInterface(op) || isa<linalg::ContractOp>(op); }
 
 /// The type of a stored tensor, or null.
 RankedTensorType storedType(Value value) {
@@ -64,8 +84,20 @@ public:
   ArrayRef<Value> values() const { return found; }
 
 private:
+  /// Whether the cost of `op` is known, and small where it is no product.
+  static bool isCheap(Operation &op) {
+    if (auto loops = dyn_cast<linalg::LinalgOp>(op))
+      return isProduct(loops) || (stepsOf(loops) <= kMostSteps && !hasInnerLoops(op));
+    return !op.getNumRegions() && (!isa<AttnDialect>(op.getDialect()) || isa<WeightOp, LayerNormOp>(op));
+  }
+
   bool isConstant(Operation &op) const {
-    if (op.hasTrait<OpTrait::IsTerminator>() || !isMemoryEffectFree(&op))
+    auto isSmall = [](Type type) {
+      auto tensor = dyn_cast<RankedTensorType>(type);
+      return !tensor || (tensor.hasStaticShape() && bytesOf(tensor) <= kMostBytes);
+    };
+    if (op.hasTrait<OpTrait::IsTerminator>() || !isMemoryEffectFree(&op) || !isCheap(op) ||
+        (!isa<WeightOp>(op) && !llvm::all_of(op.getResultTypes(), isSmall)))
       return false;
     auto isKnown = [&](Value value) { return constants.contains(value.getDefiningOp()); };
     llvm::SetVector<Value> above;
@@ -73,15 +105,16 @@ private:
     return llvm::all_of(op.getOperands(), isKnown) && llvm::all_of(above, isKnown);
   }
 
+  static bool hasInnerLoops(Operation &op) {
+    return llvm::any_of(op.getRegion(0).getOps(), [](Operation &inner) { return inner.getNumRegions() != 0; });
+  }
+
   static bool isLargeProduct(Operation &op) {
     auto product = dyn_cast<linalg::LinalgOp>(op);
-    if (!product || op.getNumResults() != 1 || !storedType(op.getResult(0)) || !product.getNumReductionLoops())
+    if (!product || !isProduct(product) || !storedType(op.getResult(0)))
       return false;
-    double products = 1; // a range of an op on static tensors is known, but may be large
-    for (int64_t range : product.getStaticLoopRanges())
-      products *= static_cast<double>(range);
     auto elements = static_cast<double>(storedType(op.getResult(0)).getNumElements());
-    return products >= kLeastProducts && products <= kMostProducts && products >= kLeastPerElement * elements;
+    return stepsOf(product) >= std::max(kLeastProducts, kLeastPerElement * elements);
   }
 
   /// What only views and elementwise ops make of `value`, and nothing larger.
@@ -129,6 +162,8 @@ public:
 
   OwningOpRef<ModuleOp> take() { return std::move(made); }
   WeightStore &ownWeights() { return own; }
+  /// How many multiply-adds it takes.
+  double products() const { return count; }
 
 private:
   static StringRef nameOf(Type type) {
@@ -147,6 +182,8 @@ private:
         continue;
       if (auto weight = dyn_cast<WeightOp>(op))
         copyGlobal(weight.getGlobalAttr());
+      if (auto loops = dyn_cast<linalg::LinalgOp>(op); loops && isProduct(loops))
+        count += stepsOf(loops);
       b.clone(*op, map);
     }
   }
@@ -167,24 +204,24 @@ private:
   WeightStore own;
   OwningOpRef<ModuleOp> made;
   llvm::DenseSet<StringRef> copied;
+  double count = 0;
 };
 
 /// Compiles and runs; false where that fails.
-bool compute(Computation &computation, MLIRContext *context, const std::string &cacheDir,
+bool compute(Computation &computation, const CompileOptions &options, const std::string &path,
              std::vector<runner::Tensor> &results) {
-  std::unique_ptr<ScratchFolder> folder = ScratchFolder::create(ScratchFolder::temporaryParent());
-  if (!folder)
-    return false;
-  ScopedDiagnosticHandler silence(context, [](Diagnostic &) { return success(); });
+  OwningOpRef<ModuleOp> module = computation.take();
+  ScopedDiagnosticHandler silence(module->getContext(), [](Diagnostic &) { return success(); });
   CompileOptions how;
   how.quickCode = true;
-  how.cacheDir = cacheDir;
-  std::string path = folder->path() + "/constants.so";
+  how.cacheDir = options.cacheDir;
   runner::Model library;
   runner::Failure failure;
   std::vector<runner::Tensor> inputs;
-  return succeeded(compileModule(computation.take(), computation.ownWeights(), how, path)) &&
-         library.load(path, "", 0, failure) && library.run(inputs, results, failure);
+  bool done = succeeded(compileModule(std::move(module), computation.ownWeights(), how, path)) &&
+              library.load(path, "", 0, failure) && library.run(inputs, results, failure);
+  (void)llvm::sys::fs::remove(path);
+  return done;
 }
 
 /// Puts a weight of these bytes in the place of `value`.
@@ -211,26 +248,26 @@ void eraseDead(Block &body) {
 
 } // namespace
 
-void foldConstants(ModuleOp module, WeightStore &weights, const CompileOptions &options) {
-  if (options.optLevel == 0 || options.maxFusionPasses == 0)
+void foldConstants(ModuleOp module, WeightStore &weights, const CompileOptions &options, const std::string &library) {
+  if (options.optLevel == 0 || options.maxFusionPasses == 0 || library.empty())
     return;
   SmallVector<Value> values;
   int64_t bytes = 0;
-  for (auto function : module.getOps<func::FuncOp>())
-    if (!function.isExternal())
-      for (Value value : ConstantProducts(function.front()).values()) {
-        RankedTensorType type = storedType(value);
-        int64_t size = type.getNumElements() * type.getElementTypeBitWidth() / 8;
-        if (bytes + size > kMostBytes)
-          continue;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (function.isExternal())
+      continue;
+    ConstantProducts products(function.front());
+    for (Value value : products.values())
+      if (int64_t size = bytesOf(storedType(value)); bytes + size <= kMostAdded) {
         bytes += size;
         values.push_back(value);
       }
-  std::vector<runner::Tensor> results;
+  }
   if (values.empty())
     return;
   Computation computation(module, values, weights);
-  if (!compute(computation, module.getContext(), options.cacheDir, results))
+  std::vector<runner::Tensor> results;
+  if (computation.products() > kMostProducts || !compute(computation, options, library, results))
     return;
   SymbolTable symbols(module);
   for (auto [value, result] : llvm::zip_equal(values, results))

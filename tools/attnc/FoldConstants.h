@@ -8,9 +8,10 @@ namespace attn::tools {
 
 /// Makes weights of large products whose factors are all constant, and of what views and elementwise ops make of them:
 /// the projections of a table of positions, of learned queries. A library for this machine, compiled for it and run
-/// once, computes them in the precision of the model. Where that fails, `module` stays as it is, and each run computes
-/// them. `options` say which target `module` is for.
-void foldConstants(mlir::ModuleOp module, WeightStore &weights, const CompileOptions &options);
+/// once, computes them in the precision of the model. It is `library` meanwhile, a path. Where that fails, `module`
+/// stays as it is, and each run computes them. `options` say which target `module` is for.
+void foldConstants(mlir::ModuleOp module, WeightStore &weights, const CompileOptions &options,
+                   const std::string &library);
 
 } // namespace attn::tools
 

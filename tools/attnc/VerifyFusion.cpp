@@ -59,6 +59,7 @@ private:
     CompileJob part = job;
     part.profile = part.annotated = ""; // which are about the library itself
     part.output = output;
+    part.constants = output + ".constants";
     part.compile.maxFusionPasses = numPasses;
     part.compile.reproducerPath.clear();
     part.compile.dumpIrDir.clear();

@@ -282,6 +282,7 @@ int compile(Request request) {
   job.output = staged->path();
   job.compile.outputName = request.output;
   job.compile.reproducerPath = staged->side("reproducer.mlir");
+  job.constants = staged->side("constants.so");
 
   auto start = std::chrono::steady_clock::now();
   std::string name = sys::path::filename(job.input).str();

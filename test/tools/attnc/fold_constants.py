@@ -17,7 +17,8 @@ ATTNC, RUN, FOLDER = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
 rng = np.random.default_rng(1)
 TABLE, W, V = (rng.standard_normal(shape) / 16 for shape in ((256, 128), (128, 192), (192, 192)))
 BIAS, SMALL, THIN = rng.standard_normal(192), rng.standard_normal((64, 64)) / 8, rng.standard_normal((512, 4))
-WEIGHTS = {"table": TABLE, "w": W, "v": V, "bias": BIAS, "small": SMALL, "thin": THIN, "wide": THIN.T.copy()}
+MANY = [rng.standard_normal((192, 128)) / 16 for _ in range(9)]
+WEIGHTS = {**{f"m{n}": table for n, table in enumerate(MANY)}, "table": TABLE, "w": W, "v": V, "bias": BIAS, "small": SMALL, "thin": THIN, "wide": THIN.T.copy()}
 
 
 def node(op, inputs, output, **attributes):
@@ -42,6 +43,11 @@ MODELS = {
     # Bodies are left alone.
     "branches": ([node("MatMul", "table w", "p"), node("ReduceSum", "x", "sum", keepdims=0), node("Greater", "sum zero", "if"),
                   node("If", "if", "y", then_branch=branch, else_branch=other)], 256, lambda x: x @ (TABLE @ W)),
+    "many": ([*(node("MatMul", f"m{n} w", f"p{n}") for n in range(9)), *(node("MatMul", f"x p{n}", f"z{n}") for n in range(9)),
+              node("Sum", " ".join(f"z{n}" for n in range(9)), "y")], 192, lambda x: sum(x @ m @ W for m in MANY)),
+    # Bodies and what takes long or much memory stay.
+    "long": ([node("ConstantOfShape", "s1", "a"), node("ConstantOfShape", "s2", "b"), node("MatMul", "a b", "p"), node("ReduceMax", "p", "max", keepdims=0),
+              node("Mul", "x max", "y")], 64, None),
     # Near misses: quick, and larger than what it is made of.
     "small": ([node("MatMul", "small small", "p"), node("MatMul", "x p", "y")], 64, lambda x: x @ (SMALL @ SMALL)),
     "outer": ([node("MatMul", "thin wide", "p"), node("MatMul", "x p", "y")], 512, lambda x: x @ (THIN @ THIN.T)),
@@ -60,6 +66,8 @@ def build(name):
     tables += [numpy_helper.from_array(np.array(value, np.int64), key) for key, value in
                (("front", [0]), ("middle", [1]), ("ones", [1, 1]))]
     tables.append(numpy_helper.from_array(np.array(0, numpy_type), "zero"))
+    tables += [numpy_helper.from_array(np.array(value, np.int64), key) for key, value in
+               (("s1", [16384, 32768]), ("s2", [32768, 256]))]
     rows = 256 if name == "output" else "n"
     graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", dtype, [rows, width])],
                               [helper.make_tensor_value_info("y", dtype, None)], tables)
@@ -84,6 +92,8 @@ for name in MODELS:
     print(f"{name}: {count(made, 'weight')}, {count(left, 'constant product')}")
     x = rng.standard_normal((rows, width)).astype(numpy_type)
     np.save(FOLDER / "x.npy", x)
+    if MODELS[name][2] is None:
+        continue
     want = MODELS[name][2](x.astype(np.float64))
     for flags, bound in ([], 1e-5), (["-O0"], 1e-5), (["--weights=bf16"], 1e-2):
         subprocess.run([RUN, path, f"--input=x=@{FOLDER}/x.npy", f"--output=y=@{FOLDER}/y.npy", *flags], check=True,
