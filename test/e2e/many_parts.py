@@ -55,4 +55,24 @@ for parts, dim, is_open, is_output in itertools.product((31, 33, 100), (0, 1), (
         want = 2 * want.sum(dim)
     assert y.shape == want.shape and np.all(np.abs(y - want) <= 1e-5 * np.maximum(want, 1)), (parts, dim, is_open, is_output)
     count += 1
+# Parts whose number of rows is open, and some without any.
+for parts, dim in itertools.product((32, 33, 80), (0, 1)):
+    names = [f"p{n}" for n in range(parts)]
+    nodes = [helper.make_node("Mul" if n % 7 else "Slice", ["x", f"s{n % 3}"] if n % 7 else ["x", "none", "none", "axis"], [name])
+             for n, name in enumerate(names)]
+    nodes += [helper.make_node("Concat", names, ["whole"], axis=dim), helper.make_node("Exp", ["whole"], ["y"])]
+    tables = [numpy_helper.from_array(np.array([0.5 + n], np.float32), f"s{n}") for n in range(3)]
+    tables += [numpy_helper.from_array(np.array([value], np.int64), name) for name, value in (("none", 0), ("axis", dim))]
+    dims = ["n", 3] if dim == 0 else [3, "n"]
+    body = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)],
+                             [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], tables)
+    onnx.save(helper.make_model(body, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), FOLDER / "m.onnx")
+    for rows in (0, 1, 4):
+        x = rng.standard_normal((rows, 3) if dim == 0 else (3, rows), np.float32)
+        np.save(FOLDER / "x.npy", x)
+        subprocess.run([RUN, FOLDER / "m.onnx", f"--input=x=@{FOLDER}/x.npy", f"--output=y=@{FOLDER}/y.npy"], check=True,
+                       stdout=subprocess.DEVNULL)
+        want = np.exp(np.concatenate([x.astype(np.float64) * (0.5 + n % 3) for n in range(parts) if n % 7], dim))
+        np.testing.assert_allclose(np.load(FOLDER / "y.npy"), want, rtol=1e-5)
+        count += 1
 print(count, "results agree")

@@ -8,9 +8,19 @@ Tensor attn::onnx::concatenate(Node &node, ArrayRef<Tensor> parts, int64_t dim, 
   OpBuilder &b = node.builder();
   if (parts.size() == 1 && ArrayRef<Expr>(parts[0].shape) == shape)
     return parts[0];
+  constexpr size_t kFewParts = 32; // beyond, analyses of buffers take long
+  bool areOpen = llvm::any_of(parts, [&](const Tensor &part) { return !part.shape[dim].constant(); });
   Tensor result;
   result.dtype = parts[0].dtype;
   result.shape.assign(shape.begin(), shape.end());
+  if (parts.size() > kFewParts && areOpen) {
+    SmallVector<Value> values;
+    for (const Tensor &part : parts)
+      if (!part.shape[dim].is(0))
+        values.push_back(node.value(part));
+    result.value = tensor::ConcatOp::create(b, node.loc(), node.type(result.dtype, shape), dim, values);
+    return result;
+  }
   result.value = node.empty(result.dtype, shape);
   SmallVector<OpFoldResult> offsets(shape.size(), b.getIndexAttr(0)), strides(shape.size(), b.getIndexAttr(1));
   Expr offset(0);

@@ -1,17 +1,15 @@
 #include "passes/Passes.h"
-#include "passes/lowering/buffers/JoinManyParts.h"
 #include "passes/lowering/buffers/LoopTies.h"
+#include "passes/lowering/buffers/SpellConcats.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Dialect/Tensor/Transforms/Transforms.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/DestinationStyleOpInterface.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
-#include "mlir/Transforms/WalkPatternRewriteDriver.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace attn {
@@ -159,10 +157,7 @@ void forwardAll(scf::WhileOp loop) {
 
 struct PrepareBuffersPass : attn::impl::PrepareBuffersPassBase<PrepareBuffersPass> {
   void runOnOperation() override {
-    RewritePatternSet patterns(&getContext());
-    tensor::populateDecomposeTensorConcatPatterns(patterns);
-    walkAndApplyPatterns(getOperation(), std::move(patterns));
-    attn::joinManyParts(getOperation());
+    attn::spellConcats(getOperation());
     replaceEmptyReshapes(getOperation());
     replaceEmptySlices(getOperation());
     unshareDestinations(getOperation());
