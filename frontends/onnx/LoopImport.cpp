@@ -224,6 +224,17 @@ void LoopImport::initGathered(const Gathered &output, SmallVectorImpl<Value> &in
   inits.push_back(toBuffer(node, node.empty(output.dtype, shape), output.dtype, shape, output.axis));
 }
 
+/// Sizes that the body has are those of its operands, which may be too short for it: it says so only if it runs.
+LogicalResult LoopImport::requireRows() {
+  for (const Gathered &output : gathered)
+    for (auto [n, size] : llvm::enumerate(output.shape)) {
+      bool isOwn = output.isFlat() ? !output.varies[n] : static_cast<int64_t>(n) != output.axis;
+      if (isOwn && failed(node.requireAtMost(0, size, "gathers values that have a dimension of size {1}")))
+        return failure();
+    }
+  return success();
+}
+
 ValueRange LoopImport::makeFor() {
   OpBuilder &b = node.builder();
   Location loc = node.loc();
@@ -425,6 +436,8 @@ FailureOr<std::vector<Tensor>> LoopImport::run() {
     if (unrolls)
       return unroll();
   }
+  if (failed(requireRows()))
+    return failure();
   if (!counts)
     return outputsOf(makeWhile());
   if (failed(requireFewTrips()))

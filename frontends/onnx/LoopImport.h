@@ -102,6 +102,7 @@ private:
   void initGathered(const Gathered &output, llvm::SmallVectorImpl<mlir::Value> &inits,
                     llvm::SmallVectorImpl<mlir::Value> &yielded);
   mlir::FailureOr<Tensor> unflatten(const Gathered &output, mlir::ValueRange results);
+  mlir::LogicalResult requireRows();
   mlir::ValueRange makeFor();
   mlir::ValueRange makeWhile();
   mlir::FailureOr<std::vector<Tensor>> outputsOf(mlir::ValueRange results);

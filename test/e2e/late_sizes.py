@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Sizes that a run computes and refuses, of parts of a tensor whose other parts are computed before, and sizes that would be
-negative in a branch that a run does not take: late_sizes.py FOLDER"""
+negative in a branch that a run does not take, or in a loop: late_sizes.py FOLDER"""
 import subprocess
 import sys
 
@@ -54,8 +54,31 @@ def check_branches(folder):
             np.testing.assert_allclose(np.load(f"{folder}/y.npy"), ones + 2 * 4 * n * m * (m + 1) / 2, rtol=1e-5)
 
 
+LOOP = """<ir_version: 8, opset_import: ["" : 18]>
+g (float[1,2,n] x, int64 trips) => (float[t,1,2,m] y) {
+  none = Constant<value = bool {1}>()
+  y = Loop(trips, none) <body = b (int64 i, bool go) => (bool on, float[1,2,m] k) {
+    shape = Constant<value = int64[3] {2,2,8}>() w = ConstantOfShape<value = float[1] {0.5}>(shape)
+    on = Identity(go) k = Conv(x, w) }>
+}"""
+
+
+def check_loop(folder):
+    onnx.save(parser.parse_model(LOOP), f"{folder}/l.onnx")
+    subprocess.run(["attnc", f"{folder}/l.onnx", "-o", f"{folder}/l.so"], check=True)
+    for n, trips in ((3, 0), (3, 2), (8, 0), (8, 1), (11, 3)):
+        np.save(f"{folder}/x.npy", np.ones((1, 2, n), np.float32))
+        done = subprocess.run(["attn-run", f"{folder}/l.so", f"--input=x=@{folder}/x.npy", f"--input=trips=i64={trips}",
+                               f"--output=y=@{folder}/y.npy"], capture_output=True, text=True)
+        if n < 8:
+            assert done.returncode == 3 and "gathers values that have a dimension of size -4" in done.stderr, (n, trips, done)
+            continue
+        np.testing.assert_allclose(np.load(f"{folder}/y.npy"), np.full((trips, 1, 2, n - 7), 8.0), rtol=1e-6)
+
+
 def main(folder):
     check_branches(folder)
+    check_loop(folder)
     onnx.save(parser.parse_model(MODEL), f"{folder}/m.onnx")
     x = np.arange(40, dtype=np.float32)
     np.save(f"{folder}/x.npy", x)

@@ -6,7 +6,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
 #include <cmath>
 
 // Random numbers. An element is a function of the run's seed, the node, the iteration and its place, so that no state
@@ -76,8 +77,12 @@ Num normal(const Num &bits, DType wide) {
   return sqrt(-2.0 * log(part)) * cos(turn * kTurn);
 }
 
-/// `x` as one writes it.
-std::string shortest(double x) { return llvm::formatv("{0:g}", x).str(); }
+/// `x` as one writes a float.
+std::string shortest(double x) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%.7g", x);
+  return text;
+}
 
 /// What `dtype` says, else `fallback`.
 FailureOr<DType> drawnType(Node &n, DType fallback) {
