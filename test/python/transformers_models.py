@@ -122,11 +122,15 @@ class Encoders(Folders):
     def test_caches_that_cannot_be_exported(self):
         small = dict(hidden_size=32, num_hidden_layers=2, vocab_size=64)
         heads = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=8, intermediate_size=48)
+        linear = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=8)
+        experts = dict(num_experts=2, num_experts_per_tok=1, moe_intermediate_size=16, shared_expert_intermediate_size=16)
         ids = {"input_ids": torch.ones(2, 9, dtype=torch.int64)}
-        mixed = transformers.Gemma2ForCausalLM(transformers.Gemma2Config(**small, **heads, sliding_window=5)).eval()
-        said = r"Gemma2ForCausalLM .* of several kinds \(full_attention, sliding_attention\).*export\(model, inputs\)"
+        settings = transformers.Qwen3NextConfig(**small, **heads, **linear, **experts,
+                                                layer_types=["linear_attention", "full_attention"])  # fmt: skip
+        mixed = transformers.Qwen3NextForCausalLM(settings).eval()
+        said = r"Qwen3NextForCausalLM .* other than keys and values \(linear_attention\); .*export\(model, inputs\)"
         with self.assertRaisesRegex(attnc.InvalidArgument, said):
-            AttncExporter().export_for_generation(mixed, {**ids, "attention_mask": torch.ones(2, 9, dtype=torch.int64)})
+            AttncExporter().export_for_generation(mixed, ids)
         state = transformers.MambaForCausalLM(transformers.MambaConfig(**small)).eval()
         with self.assertRaisesRegex(attnc.InvalidArgument, "a state other than keys and values"):
             AttncExporter().export_for_generation(state, ids)
@@ -333,6 +337,47 @@ class Gpt2(Generators):
             shutil.copy(self.path / "model.onnx", folder / "decoder_model_merged.onnx")
             with self.assertRaisesRegex(attnc.Unsupported, "no If of its graph reads the input 'use_cache_branch'"):
                 AttncModel.from_pretrained(folder)
+
+
+class Windows(Generators):
+    """Layers of sliding attention beside layers of full attention: prompts and what is written are longer than the
+    window. Of Gemma 2 everything, of the others a part."""
+
+    sizes = dict(vocab_size=WORDS, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
+                 num_key_value_heads=2, sliding_window=5, layer_types=["sliding_attention", "full_attention"],
+                 bos_token_id=1, eos_token_id=2, pad_token_id=0)  # fmt: skip
+    ids = torch.randint(3, WORDS, (2, 7))
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        model = transformers.Gemma2ForCausalLM(transformers.Gemma2Config(**cls.sizes, head_dim=8))
+        cls.load(model, input_ids=cls.ids, attention_mask=torch.ones_like(cls.ids))
+
+    def inputs(self, rows):
+        inputs = super().inputs(rows)
+        return {**inputs, "attention_mask": inputs["attention_mask"].flip(1)}
+
+    def test_families(self):
+        """And near misses: windows in all layers, and in none."""
+        experts = dict(num_local_experts=4, num_experts_per_tok=2, max_position_embeddings=128, head_dim=8,
+                       rope_parameters=dict(rope_type="default", rope_theta=10000.0))  # fmt: skip
+        every, none = ({"layer_types": [f"{kind}_attention"] * 2, "head_dim": 8} for kind in ("sliding", "full"))
+        for kind, settings, more in ((transformers.Gemma3ForCausalLM, transformers.Gemma3TextConfig, dict(head_dim=8)),
+                                     (transformers.GptOssForCausalLM, transformers.GptOssConfig, experts),
+                                     (transformers.Cohere2ForCausalLM, transformers.Cohere2Config, {}),
+                                     (transformers.Gemma2ForCausalLM, transformers.Gemma2Config, every),
+                                     (transformers.Gemma2ForCausalLM, transformers.Gemma2Config, none)):  # fmt: skip
+            model = sharpened(kind(settings(**{**self.sizes, **more})))
+            model.generation_config.update(eos_token_id=ENDS)
+            path = self.export(model, f"{kind.__name__}-{len(more)}", input_ids=self.ids,
+                               attention_mask=torch.ones_like(self.ids))  # fmt: skip
+            with mock.patch.object(type(self), "model", AttncModel.from_pretrained(path, threads=1)), mock.patch.object(
+                type(self), "torch", model
+            ), self.subTest(kind.__name__, **more):
+                self.compare()
+                self.compare(num_beams=3, batches=(2, 7))
+                self.compare(searches=False, no_repeat_ngram_size=2, batches=(1, 3))
 
 
 class T5(Generators):

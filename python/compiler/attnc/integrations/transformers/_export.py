@@ -87,9 +87,10 @@ class AttncExporter(OnnxExporter):
 
 def _cannot_cache(model: PreTrainedModel) -> str:
     """Why torch's exporter fails at the caches of ``model``, if that is known."""
-    kinds = sorted(set(getattr(model.config.get_text_config(decoder=True), "layer_types", None) or ()))
-    if len(kinds) > 1:
-        return f"its layers are of several kinds ({', '.join(kinds)}), and each has a cache of another length or form"
+    kinds = set(getattr(model.config.get_text_config(decoder=True), "layer_types", None) or ())
+    others = sorted(kinds - {"full_attention", "sliding_attention", "chunked_attention"})
+    if others:
+        return f"it has layers that keep a state other than keys and values ({', '.join(others)})"
     if getattr(model, "_is_stateful", False):
         return "it keeps a state other than keys and values"
     return ""
@@ -183,7 +184,10 @@ def _run(module: torch.nn.Module, **inputs: Any) -> Any:
 def _causal_parts(model: PreTrainedModel) -> Dict[str, Tuple[torch.nn.Module, Dict[str, Any]]]:
     takes = set(inspect.signature(model.forward).parameters)
     ids = torch.ones(_ROWS, _TOKENS, dtype=torch.int64)
-    before = _run(model, input_ids=torch.ones(_ROWS, _PAST, dtype=torch.int64), use_cache=True)
+    # Of whole layers alone: one that slides would keep its window only, so that layers differ in length.
+    before = _run(
+        model, input_ids=torch.ones(_ROWS, _PAST, dtype=torch.int64), use_cache=True, past_key_values=DynamicCache()
+    )
     if before.past_key_values is None:
         name = type(model).__name__
         raise InvalidArgument(f"{name} returns no cache of keys and values: config.is_decoder = True makes it do so")
