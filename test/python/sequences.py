@@ -1,9 +1,11 @@
 """States that a library keeps, and compiled searches."""
+import asyncio
 import json
 import pathlib
 import pickle
 import re
 import shutil
+import signal
 import tempfile
 import unittest
 import warnings
@@ -279,6 +281,100 @@ class Searches(unittest.TestCase):
             generate(by_run, temperature=np.array([0], np.float32))
         with self.assertRaisesRegex(attnc.InvalidArgument, "'source'.*is missing"):
             attnc.load(entries, search=by_run, threads=1).generate(lengths=feeds["lengths"])
+
+    def test_settings_as_numbers(self):
+        """A number of Python is an array of one."""
+        want = np.load(models.DATES / "expected.npz")
+        feeds = {name: want[name].astype(np.int64) for name in ("source", "lengths")}
+        entries = {"encode": models.DATES / "encode.onnx", "step": models.DATES / "step.onnx"}
+        search = attnc.Sample(seed="input", temperature="input", top_k="input", top_p="input", init="encode", bos=0, eos=1,
+                              max_length=16)  # fmt: skip
+        model = attnc.load(entries, search=search, threads=1)
+        arrays = dict(seed=np.array([7]), temperature=np.array([3], np.float32), top_k=np.array([9]),
+                      top_p=np.array([0.75], np.float32))  # fmt: skip
+        expected = model.generate(**feeds, **arrays)["tokens"]
+        numbers = dict(seed=7, temperature=3, top_k=9, top_p=0.75)
+        for settings in (numbers, {**arrays, "seed": 7}, {**numbers, "top_p": arrays["top_p"]}):
+            np.testing.assert_array_equal(model.generate(**settings, **feeds)["tokens"], expected)
+        self.assertFalse(np.array_equal(model.generate(**feeds, **{**numbers, "seed": -8})["tokens"], expected))
+        for name, value, said in (("seed", 0.5, "'seed' is of type float"),
+                                  ("seed", 1 << 63, f"'seed' is {1 << 63}, which is outside"),
+                                  ("temperature", "warm", "'temperature' is of type str"),
+                                  ("temperature", 0, "'temperature' is 0, expected a number from 1e-6 to 1e6")):  # fmt: skip
+            with self.subTest(name=name, value=value), self.assertRaisesRegex(attnc.InvalidArgument, said):
+                model.generate(**{**feeds, **numbers, name: value})
+
+    def test_streaming(self):
+        want = np.load(models.DATES / "expected.npz")
+        feeds = {name: want[name].astype(np.int64)[:5] for name in ("source", "lengths")}
+        entries = {"encode": models.DATES / "encode.onnx", "step": models.DATES / "step.onnx"}
+        model = attnc.load(entries, search=attnc.Greedy(init="encode", bos=0, eos=1, max_length=16), threads=1)
+        found = model.generate(**feeds)
+
+        def tokens_of(calls):
+            rows = [[] for _ in found["lengths"]]
+            for row, step, token in calls:
+                self.assertEqual(step, len(rows[row]))
+                rows[row].append(token)
+            return rows
+
+        expected = [tokens[:length].tolist() for tokens, length in zip(found["tokens"], found["lengths"], strict=True)]
+        calls = []
+        for run in (lambda call: model.generate(**feeds, on_token=call),
+                    lambda call: model.run(feeds, entry="generate", on_token=call),
+                    lambda call: asyncio.run(model.arun(entry="generate", **feeds, on_token=call))):  # fmt: skip
+            calls.clear()
+            again = run(lambda *call: calls.append(call))
+            np.testing.assert_array_equal(again["tokens"], found["tokens"])
+            self.assertEqual(tokens_of(calls), expected)
+
+        def third(row, step, token):
+            calls.append((row, step, token))
+            return step == 2
+
+        calls.clear()
+        with self.assertRaisesRegex(attnc.Cancelled, "entry 'generate' was ended by on_token at token 2 of row 0"):
+            model.generate(**feeds, on_token=third)
+        self.assertEqual(tokens_of(calls)[0], expected[0][:3])
+
+        def broken(row, step, token):
+            raise KeyError(token)
+
+        with self.assertRaises(KeyError):
+            model.generate(**feeds, on_token=broken)
+        np.testing.assert_array_equal(model.generate(**feeds)["tokens"], found["tokens"])
+        with self.assertRaisesRegex(attnc.InvalidArgument, "on_token expects a function of row, step and token, not 3"):
+            model.generate(**feeds, on_token=3)
+        with self.assertRaisesRegex(attnc.InvalidArgument, "on_token needs attnc.Greedy or attnc.Sample"):
+            model.generate(search=attnc.Beam(3), **feeds, on_token=third)
+
+    def test_interrupted_streaming(self):
+        """Ctrl-C while a function of the caller has the token, which calls a model itself, ends both runs; so a second
+        time. A handler that returns does not: each token comes once."""
+        want = np.load(models.DATES / "expected.npz")
+        feeds = {name: want[name].astype(np.int64)[:5] for name in ("source", "lengths")}
+        entries = {"encode": models.DATES / "encode.onnx", "step": models.DATES / "step.onnx"}
+        model = attnc.load(entries, search=attnc.Greedy(init="encode", bos=0, eos=1, max_length=16), threads=1)
+        inner = attnc.load(models.scaled(), threads=1)
+        a = np.ones((1, 4), np.float32)
+        calls, handled = [], []
+
+        def call(row, step, token):
+            calls.append((row, step))
+            inner(a, a)
+            if len(calls) in (4, 6):
+                signal.raise_signal(signal.SIGINT)
+
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+        for _ in range(2):
+            calls.clear()
+            with self.assertRaises(KeyboardInterrupt):
+                model.generate(**feeds, on_token=call)
+            self.assertEqual(len(calls), 4)
+        signal.signal(signal.SIGINT, lambda *_: handled.append(1))
+        calls.clear()
+        found = model.generate(**feeds, on_token=call)
+        self.assertEqual((handled, len(calls), len(set(calls))), ([1, 1], found["lengths"].sum(), len(calls)))
 
     def test_without_a_search(self):
         model = attnc.load(models.scaled())

@@ -10,6 +10,7 @@ from attnc_runtime import InvalidArgument
 
 if TYPE_CHECKING:
     from attnc_runtime import AttentionMaps, Profile, State
+    from attnc_runtime._model import OnToken
 
     from ._compile import Progress
     from ._search import Search
@@ -52,17 +53,26 @@ class Model(attnc_runtime.Model):
         return super().attention(entry=entry, state=state, **options)
 
     def generate(
-        self, *, search: Optional[Search] = None, timeout: Optional[float] = None, **named: Any
+        self,
+        *,
+        search: Optional[Search] = None,
+        timeout: Optional[float] = None,
+        on_token: Optional[OnToken] = None,
+        **named: Any,
     ) -> Dict[str, Any]:
         """Runs a compiled search and returns its outputs by name: ``tokens``, ``lengths``, ``scores``, and others that
-        were requested. ``search`` may differ from the search that the model was loaded with. It is then compiled at its
-        first use, and takes the fields of ``Search`` that it leaves out (bos, eos, max_length...) from that one."""
+        were requested. ``on_token`` is given each token as it is chosen; see ``run``. ``search`` may differ from the
+        search that the model was loaded with. It is then compiled at its first use, and takes the fields of ``Search``
+        that it leaves out (bos, eos, max_length...) from that one."""
         own = self._compile_options.get("search")
         if search is not None and own is not None:
             search = search.completed_by(own)
+        chosen = search or own
+        if on_token is not None and chosen is not None and chosen.flags()[0].startswith("--generate=beam"):
+            raise InvalidArgument("on_token needs attnc.Greedy or attnc.Sample: a beam knows its first token at its end")
         if search is None or (own is not None and search.flags() == own.flags()):
-            return super().generate(timeout=timeout, **named)
-        return self._with(search=search).generate(timeout=timeout, **named)
+            return super().generate(timeout=timeout, on_token=on_token, **named)
+        return self._with(search=search).generate(timeout=timeout, on_token=on_token, **named)
 
 
 def _load_anew(source: Any, options: Dict[str, Any], name: str) -> Model:

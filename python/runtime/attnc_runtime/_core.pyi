@@ -1,4 +1,4 @@
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 version: str
 interface: str
@@ -49,6 +49,7 @@ class Engine:
         timeout: int,
         cancel: Optional[Cancel],
         state: Optional[State],
+        on_token: Optional[Callable[[int, int, int], Any]],
         as_dict: bool,
     ) -> Any: ...
     def profile(self, entry: int, inputs: Dict[str, Any]) -> Tuple[int, int, List[Tuple[int, int, int, int, int]], List[List[Tuple[int, int]]]]: ...

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from . import _attention, _report
 
 Path = Union[str, "os.PathLike[str]"]
+OnToken = Callable[[int, int, int], Optional[bool]]
 
 _VERIFY = ("always", "once", "never")  # by attnrt_verify
 
@@ -102,6 +103,7 @@ class Entry:
         timeout: Optional[float] = None,
         cancel: Optional["Cancel"] = None,
         state: Optional["State"] = None,
+        on_token: Optional[OnToken] = None,
     ) -> Dict[str, Any]:
         """Runs with ``inputs`` by name and returns all outputs by name; see Model.run."""
         if others and isinstance(inputs, Mapping):
@@ -114,12 +116,14 @@ class Entry:
         for name, value, kind in (("cancel", cancel, Cancel), ("state", state, State)):
             if value is not None and not isinstance(value, kind):
                 raise _errors.InvalidArgument(f"{name} expects an attnc.{kind.__name__}, not {type(value).__name__}")
+        if on_token is not None and not callable(on_token):
+            raise _errors.InvalidArgument(f"on_token expects a function of row, step and token, not {on_token!r}")
         native = None if cancel is None else cancel._native
         kept = None if state is None else state._native
         if kept is not None and state is not None and state._engine is not self._engine:
             raise _errors.InvalidArgument("the state belongs to another model")
         given, buffers = _arrays("inputs", inputs), None if out is None else _arrays("out", out)
-        result = self._engine.run(self._index, given, buffers, _nanoseconds(timeout), native, kept, True)
+        result = self._engine.run(self._index, given, buffers, _nanoseconds(timeout), native, kept, on_token, True)
         return dict(result)
 
     async def arun(self, inputs: Mapping[str, Any], **options: Any) -> Dict[str, Any]:
@@ -324,9 +328,10 @@ class Model:
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """Runs the first entry with arrays by position, by name, or both: NumPy arrays, torch tensors, or anything with
-        a buffer or ``__dlpack__``. Their dtypes and shapes must be exactly those of ``inputs``. Contiguous arrays are
-        read in place. Returns arrays of the kind of the first input, which own the memory that the run wrote, without
-        a copy: the array itself if the entry has one output, otherwise a dict.
+        a buffer or ``__dlpack__``. Their dtypes and shapes must be exactly those of ``inputs``; for an input of one
+        element a number of Python will do (``seed=3``). Contiguous arrays are read in place. Returns arrays of the kind
+        of the first input, which own the memory that the run wrote, without a copy: the array itself if the
+        entry has one output, otherwise a dict.
 
         InvalidArgument  a name, dtype, shape or array does not fit
         OutOfRange       an index in an input is outside of its axis
@@ -338,20 +343,29 @@ class Model:
     def run(self, inputs: Mapping[str, Any], *others: Any, entry: Optional[str] = None, **options: Any) -> Dict[str, Any]:
         """Runs an entry with ``inputs`` by name and returns all outputs by name.
 
-        entry    its name (default: the first)
-        out      arrays for outputs, by name: contiguous, of the exact shape; other outputs are allocated
-        timeout  seconds, including the wait for a session, after which the run ends with DeadlineExceeded
-        cancel   a Cancel, by which another thread can end the run
-        state    a State of the entry; inputs and outputs that it keeps are then left out
+        entry     its name (default: the first)
+        out       arrays for outputs, by name: contiguous, of the exact shape; other outputs are allocated
+        timeout   seconds, including the wait for a session, after which the run ends with DeadlineExceeded
+        cancel    a Cancel, by which another thread can end the run
+        state     a State of the entry; inputs and outputs that it keeps are then left out
+        on_token  for an entry that searches without a beam, on the CPU: called as ``on_token(row, step, token)`` when a
+                  row has its token number ``step`` (from 0), by the thread of the run, which waits for it. True ends
+                  the run with Cancelled; an exception ends it, too. Its tokens are what the run would return.
         """
         return self._entry(entry).run(inputs, *others, **options)
 
     async def arun(
-        self, *, entry: Optional[str] = None, timeout: Optional[float] = None, state: Optional[State] = None, **named: Any
+        self,
+        *,
+        entry: Optional[str] = None,
+        timeout: Optional[float] = None,
+        state: Optional[State] = None,
+        on_token: Optional[OnToken] = None,
+        **named: Any,
     ) -> Any:
         """Runs an entry in a thread of the event loop's executor, with inputs by name, and returns what a call does.
-        Cancelling the task ends the run."""
-        results = await self._entry(entry).arun(named, timeout=timeout, state=state)
+        Cancelling the task ends the run. ``on_token`` is called in that thread."""
+        results = await self._entry(entry).arun(named, timeout=timeout, state=state, on_token=on_token)
         return next(iter(results.values())) if len(results) == 1 else results
 
     def state(self, entry: Optional[str] = None) -> State:
@@ -426,14 +440,16 @@ class Model:
         exposed = [name for verdict in verdicts for name in verdict.fields.get("exposed", []) if name in names]
         return exposed + [name for name in names if name == "alignment" and names[0] == "tokens"]
 
-    def generate(self, *, timeout: Optional[float] = None, **named: Any) -> Dict[str, Any]:
+    def generate(
+        self, *, timeout: Optional[float] = None, on_token: Optional[OnToken] = None, **named: Any
+    ) -> Dict[str, Any]:
         """Runs the compiled search, the entry ``generate``, and returns its outputs by name: ``tokens``, ``lengths``,
-        ``scores``, and others that were requested."""
+        ``scores``, and others that were requested. ``on_token`` is given each token as it is chosen; see ``run``."""
         if "generate" not in self._entries:
             raise _errors.InvalidArgument(
                 f"{self._name} has no entry 'generate': attnc.load(..., search=attnc.Beam(5)), or attnc --generate"
             )
-        return self._entries["generate"].run(named, timeout=timeout)
+        return self._entries["generate"].run(named, timeout=timeout, on_token=on_token)
 
     def set_weight(self, name: str, value: Any) -> None:
         """Replaces a weight of ``weights`` by a copy of ``value``, for all sessions. Waits until current runs end."""

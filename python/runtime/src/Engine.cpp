@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 namespace nb = nanobind;
 using Clock = std::chrono::steady_clock;
@@ -205,9 +207,57 @@ static void watch(ProfiledRun &profiled, int32_t threads, attnrt_run_options &op
   options.mark_context = options.piece_context = &profiled;
 }
 
+namespace {
+/// Hands tokens to a function of the caller's. True, or an exception of it, ends the run.
+class TokenListener {
+public:
+  explicit TokenListener(PyObject *function) : function(function) {}
+
+  void listenTo(attnrt_run_options &options) {
+    if (!function)
+      return;
+    options.on_token = [](void *context, int64_t row, int64_t step, int64_t token) -> int32_t {
+      return static_cast<TokenListener *>(context)->tell(row, step, token);
+    };
+    options.token_context = this;
+  }
+  bool hasEnded() const { return ended; }
+  /// A run that is made anew says what it said before.
+  void repeat() { skipped = std::max(skipped, std::exchange(told, 0)); }
+  void rethrow() {
+    if (failure)
+      throw nb::python_error(std::move(*failure));
+  }
+
+private:
+  int32_t tell(int64_t row, int64_t step, int64_t token) noexcept {
+    if (told++ < skipped)
+      return 0;
+    nb::gil_scoped_acquire locked;
+    try {
+      nb::object answer = nb::borrow(function)(row, step, token);
+      int isTrue = PyObject_IsTrue(answer.ptr());
+      if (isTrue < 0)
+        throw nb::python_error();
+      ended = isTrue;
+    } catch (nb::python_error &error) {
+      failure.emplace(std::move(error));
+      ended = true;
+    }
+    return ended;
+  }
+
+  PyObject *function; // null: there is none
+  int64_t told = 0, skipped = 0;
+  bool ended = false;
+  std::optional<nb::python_error> failure;
+};
+} // namespace
+
 /// A run that a Ctrl-C ended is made anew if Python's handler of it returns.
-static attnrt_status runInterruptibly(Session &session, attnrt_run_options &options, const DLTensor *const *inputs,
-                                      int32_t numInputs, std::vector<attnrt_output> &outputs) {
+static attnrt_status runInterruptibly(Session &session, attnrt_run_options &options, TokenListener &listener,
+                                      const DLTensor *const *inputs, int32_t numInputs,
+                                      std::vector<attnrt_output> &outputs) {
   bool ownCancel = !options.cancel && isMainThread();
   while (true) {
     if (ownCancel) {
@@ -220,10 +270,11 @@ static attnrt_status runInterruptibly(Session &session, attnrt_run_options &opti
       InterruptScope scope(ownCancel ? options.cancel : nullptr);
       status = attnrt_session_run(session.handle, &options, inputs, numInputs, outputs.data(), int32_t(outputs.size()));
     }
-    if (status != ATTNRT_CANCELLED || !ownCancel)
+    if (status != ATTNRT_CANCELLED || !ownCancel || listener.hasEnded())
       return status;
     if (PyErr_CheckSignals() != 0)
       throw nb::python_error();
+    listener.repeat();
   }
 }
 
@@ -264,14 +315,17 @@ nb::object Engine::call(int32_t index, PyObject *positional, PyObject *named, co
     native.timeout_ns = std::max<int64_t>(deadline - Clock::now().time_since_epoch().count(), 1);
   if (options.profiled)
     watch(*options.profiled, attnrt_session_num_threads(session->handle), native);
+  TokenListener listener(options.onToken);
+  listener.listenTo(native);
   attnrt_status status;
   try {
-    status = runInterruptibly(*session, native, tensors.data(), int32_t(tensors.size()), outputs);
+    status = runInterruptibly(*session, native, listener, tensors.data(), int32_t(tensors.size()), outputs);
   } catch (...) {
     pool->giveBack(std::move(session));
     throw;
   }
   pool->giveBack(std::move(session));
+  listener.rethrow();
   if (status)
     raise(status);
 

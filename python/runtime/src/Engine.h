@@ -104,6 +104,7 @@ struct CallOptions {
   Cancel *cancel = nullptr;
   State *state = nullptr;
   PyObject *buffers = nullptr; // a dict of outputs, or null
+  PyObject *onToken = nullptr; // called with each token of a search, or null
   bool asDict = false;
   ProfiledRun *profiled = nullptr;
 };

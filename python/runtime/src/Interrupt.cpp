@@ -20,6 +20,11 @@ static void onInterrupt(int signal, siginfo_t *info, void *context) {
 bool isMainThread() { return syscall(SYS_gettid) == getpid(); }
 
 InterruptScope::InterruptScope(attnrt_cancel *cancel) {
+  // Within a run that calls the caller's function.
+  if (cancel && (outer = running.load())) {
+    running.store(cancel);
+    return;
+  }
   // Where nobody handles it, the process ends by it or does not see it.
   if (!cancel || sigaction(SIGINT, nullptr, &before) != 0 ||
       (!(before.sa_flags & SA_SIGINFO) && (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN)))
@@ -34,7 +39,8 @@ InterruptScope::InterruptScope(attnrt_cancel *cancel) {
 InterruptScope::~InterruptScope() {
   if (installed)
     sigaction(SIGINT, &before, nullptr);
-  running.store(nullptr);
+  if (installed || outer)
+    running.store(outer);
 }
 
 } // namespace attn::python

@@ -12,7 +12,7 @@ namespace attn::python {
 bool isMainThread();
 
 /// While it lives, SIGINT stops the runs that use `cancel`, before Python's own handler notes it. On the main thread
-/// alone; `cancel` null: nothing is changed.
+/// alone; `cancel` null: nothing is changed. Scopes nest.
 class InterruptScope {
 public:
   explicit InterruptScope(attnrt_cancel *cancel);
@@ -21,6 +21,7 @@ public:
 
 private:
   bool installed = false;
+  attnrt_cancel *outer = nullptr; ///< that of the scope around it
 };
 
 } // namespace attn::python

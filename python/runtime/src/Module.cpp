@@ -12,12 +12,13 @@ namespace attn::python {
 
 /// `call` with all that may be asked for besides inputs.
 static nb::object run(Engine &engine, int32_t entry, const nb::dict &inputs, const nb::object &out, int64_t timeout,
-                      Cancel *cancel, State *state, bool asDict) {
+                      Cancel *cancel, State *state, const nb::object &onToken, bool asDict) {
   CallOptions options;
   options.timeout = timeout;
   options.cancel = cancel;
   options.state = state;
   options.buffers = out.is_none() ? nullptr : out.ptr();
+  options.onToken = onToken.is_none() ? nullptr : onToken.ptr();
   options.asDict = asDict;
   return engine.call(entry, nullptr, inputs.ptr(), options);
 }
@@ -122,7 +123,8 @@ NB_MODULE(_core, module) {
              new (self) Engine(path, {threads, sessions, std::move(cpus), ownProducts, device}, load);
            })
       .def("info", &Engine::info)
-      .def("run", run, nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg())
+      .def("run", run, nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg().none(), nb::arg().none(),
+           nb::arg().none(), nb::arg())
       .def("profile", &Engine::profile)
       .def("set_weight", &Engine::setWeight)
       .def("threads", &Engine::threads)
