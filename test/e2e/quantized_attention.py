@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Attentions of bytes beside float64: quantized_attention.py BIN FOLDER"""
+import json
 import pathlib
 import subprocess
 import sys
@@ -66,6 +67,43 @@ def check(library, run, rng, kind, zeros, masked, batch, queries, keys):
         f"{kind} {zeros} masked={masked} {batch}x{queries}x{keys}: {np.abs(got - want).max()} off"
 
 
+def integer_sums(bin, folder, run, rng, dynamic):
+    """Weights that a sum of integers reads (MatMulInteger): an attention that is not fused, for that reason."""
+    path, library, report = folder / "sums.onnx", folder / "sums.so", folder / "sums.json"
+    text = f"""<ir_version: 9, opset_import: ["": 17]> g (float[2,m,8] q, float[2,8,n] k, uint8[2,n,5] v) => (float[2,m,5] y)
+      <float fixed = {{0.00392157}}, uint8 zero = {{0}}, uint8 middle = {{128}}, float size = {{0.03}}> {{
+        s = MatMul(q, k)
+        [weights] w = Softmax<axis = -1>(s)
+        [bytes] {"b, scale, low = DynamicQuantizeLinear(w)" if dynamic else "b = QuantizeLinear(w, fixed, zero)"}
+        [values] p = MatMulInteger(b, v, {"low" if dynamic else "zero"}, middle)
+        f = Cast<to = 1>(p)
+        both = Mul({"scale" if dynamic else "fixed"}, size)
+        y = Mul(f, both) }}"""
+    onnx.save(onnx.parser.parse_model(text), path)
+    for options in ([], ["-O0"]):
+        subprocess.run([f"{bin}/attnc", path, "-o", library, f"--fusion-report={report}", *options], check=True)
+        verdicts = json.loads(report.read_text())
+        if not options:
+            found = [(row["verdict"], row["node"], row["reason"], row["reason_node"]) for row in verdicts]
+            reason = "its weights are rounded to integers before the weighted sum, which is one of integers"
+            operator = "DynamicQuantizeLinear" if dynamic else "QuantizeLinear"
+            assert found == [("missed", "node 'weights' (Softmax)", reason, f"node 'bytes' ({operator})")], found
+        for queries, keys in ((1, 1), (5, 7), (16, 65)):
+            feeds = {"q": rng.normal(size=(2, queries, 8)).astype(np.float32),
+                     "k": rng.normal(size=(2, 8, keys)).astype(np.float32),
+                     "v": rng.integers(0, 256, (2, keys, 5)).astype(np.uint8)}
+            scores = feeds["q"].astype(np.float64) @ feeds["k"]
+            weights = np.exp(scores - scores.max(-1, keepdims=True))
+            weights /= weights.sum(-1, keepdims=True)
+            scale = weights.max() / 255 if dynamic else np.float64(np.float32(0.00392157))
+            steps = weights / scale
+            near = np.abs(steps - np.floor(steps) - 0.5) < 1e-3  # either byte is right
+            values = feeds["v"].astype(np.int64) - 128
+            want = np.clip(np.rint(steps), 0, 255) @ values * scale * np.float64(np.float32(0.03))
+            bound = 1e-5 + near.sum(-1, keepdims=True) * scale * 0.03 * np.abs(values).max()
+            assert (np.abs(run(library, feeds) - want) <= bound).all(), (dynamic, options, queries, keys)
+
+
 def main(bin, folder):
     folder, rng = pathlib.Path(folder), np.random.default_rng(11)
 
@@ -87,6 +125,8 @@ def main(bin, folder):
             subprocess.run([f"{bin}/attnc", path, "-o", library, *fused, *options], check=True)
             for queries, keys in ((1, 1), (5, 7), (16, 64), (33, 65), (3, 300)):
                 check(library, run, rng, kind, zeros, masked, 2, queries, keys)
+    for dynamic in (False, True):
+        integer_sums(bin, folder, run, rng, dynamic)
     print("quantised attentions agree")
 
 

@@ -1,5 +1,6 @@
 #include "passes/graph/attention/Uncontracted.h"
 #include "dialects/attn/AttnOps.h"
+#include "dialects/attn/IntegerProductOp.h"
 #include "dialects/attn/TopKOp.h"
 
 #include "passes/graph/Structured.h"
@@ -80,6 +81,14 @@ static Operation *readerByBody(Value value, Operation *user) {
   return isa_and_present<linalg::LinalgOp>(reader) && reader->getBlock() == value.getParentBlock() ? reader : nullptr;
 }
 
+static bool isByte(Value value) { return getElementTypeOrSelf(value).isInteger(8); }
+
+/// Whether `op` rounds what it reads to integers of 8 bits, element by element.
+static bool rounds(Operation *op) {
+  return isPointwise(op) && isByte(op->getResult(0)) &&
+         llvm::any_of(op->getRegion(0).front(), llvm::IsaPred<arith::FPToSIOp, arith::FPToUIOp>);
+}
+
 /// Whether `value` is a weight of the model, as it is.
 static bool isStored(Value value) {
   while (Operation *op = value.getDefiningOp()) {
@@ -139,7 +148,7 @@ bool cancelOut(Value weights) {
 Miss whyNotContracted(const Normalization &softmax) {
   bool gates = false, ranks = false;
   Values positions;
-  std::optional<Location> between;
+  std::optional<Location> between, rounded;
   std::optional<Miss> found;
   auto end = [&](StringRef reason, Location location) {
     found = Miss{reason.str(), location};
@@ -150,6 +159,9 @@ Miss whyNotContracted(const Normalization &softmax) {
       if (isContraction(user))
         return end("an operation that is not elementwise stands between the softmax and the weighted sum",
                    between.value_or(user->getLoc()));
+      if (isa<IntegerProductOp>(user) && isByte(value))
+        return end("its weights are rounded to integers before the weighted sum, which is one of integers",
+                   rounded.value_or(user->getLoc()));
       if (auto op = dyn_cast<linalg::LinalgOp>(user);
           op && isPointwise(user) && multiplies(op) &&
           !(value == softmax.result && scalesRows(op, value, softmax.dim))) {
@@ -179,9 +191,14 @@ Miss whyNotContracted(const Normalization &softmax) {
       if (Operation *reader = readerByBody(value, user); reader && isContractedAsIs(Values(reader->getResults())))
         return end("an operation that is not elementwise stands between the softmax and the weighted sum",
                    between.value_or(reader->getLoc()));
-      if (isMemoryEffectFree(user)) // numbers only: what an index selects is not weighted
-        llvm::copy_if(user->getResults(), std::back_inserter(list),
-                      [](Value result) { return isa<FloatType>(getElementTypeOrSelf(result)); });
+      if (!rounded && rounds(user))
+        rounded = user->getLoc();
+      // Numbers only: what an index selects is not weighted.
+      bool areRounded = rounds(user) || (isByte(value) && (isView(user) || isPointwise(user)));
+      if (isMemoryEffectFree(user))
+        llvm::copy_if(user->getResults(), std::back_inserter(list), [&](Value result) {
+          return isa<FloatType>(getElementTypeOrSelf(result)) || (areRounded && isByte(result));
+        });
     }
     return false;
   });

@@ -480,3 +480,56 @@ func.func @router(%s: tensor<5x7xf32>, %x: tensor<2x3xf32>) -> tensor<5x3xf32> {
       outs(%fo : tensor<5x3xf32>) -> tensor<5x3xf32>
   return %y : tensor<5x3xf32>
 }
+
+// -----
+
+#ij = affine_map<(i, j) -> (i, j)>
+// Bytes of the weights that a sum of integers reads, and that are moved before. Near misses: places that are found by
+// the weights, and bytes that nothing sums.
+// CHECK: fused = false, kind = "none", {{.*}}reason = "its weights are rounded to integers before the weighted sum, which is one of integers", reason_node = "node 'bytes' (QuantizeLinear)"
+// CHECK-SAME: reason = "not an attention: its result is not contracted"
+// CHECK-SAME: reason = "not an attention: its result is not contracted"
+// CHECK-LABEL: func.func @rounded_weights
+func.func @rounded_weights(%x: tensor<5x7xf32>, %x1: tensor<5x7xf32>, %x2: tensor<5x7xf32>, %v: tensor<7x4xi8>,
+    %table: tensor<9xi8>) -> (tensor<5x4xi32>, tensor<5x4xi32>, tensor<5x7xi8>) {
+  %step = arith.constant 0.00390625 : f32
+  %e = tensor.empty() : tensor<5x7xi8>
+  %e64 = tensor.empty() : tensor<5x7xi64>
+  %p = attn.softmax %x dim 1 : tensor<5x7xf32>
+  %b = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%p : tensor<5x7xf32>) outs(%e : tensor<5x7xi8>) {
+  ^bb0(%w: f32, %out: i8):
+    %s = arith.divf %w, %step : f32
+    %r = math.roundeven %s : f32
+    %n = arith.fptoui %r : f32 to i8
+    linalg.yield %n : i8
+  } -> tensor<5x7xi8> loc(#bytes)
+  %t = tensor.collapse_shape %b [[0, 1]] : tensor<5x7xi8> into tensor<35xi8>
+  %u = tensor.expand_shape %t [[0, 1]] output_shape [5, 7] : tensor<35xi8> into tensor<5x7xi8>
+  %y = attn.integer_product %u by %v : tensor<5x7xi8> by tensor<7x4xi8> -> tensor<5x4xi32>
+  %p1 = attn.softmax %x1 dim 1 : tensor<5x7xf32>
+  %places = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%p1 : tensor<5x7xf32>) outs(%e64 : tensor<5x7xi64>) {
+  ^bb0(%w: f32, %out: i64):
+    %n = arith.fptosi %w : f32 to i64
+    linalg.yield %n : i64
+  } -> tensor<5x7xi64>
+  %found = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%places : tensor<5x7xi64>) outs(%e : tensor<5x7xi8>) {
+  ^bb0(%place: i64, %out: i8):
+    %n = arith.index_cast %place : i64 to index
+    %a = tensor.extract %table[%n] : tensor<9xi8>
+    linalg.yield %a : i8
+  } -> tensor<5x7xi8>
+  %y1 = attn.integer_product %found by %v : tensor<5x7xi8> by tensor<7x4xi8> -> tensor<5x4xi32>
+  %p2 = attn.softmax %x2 dim 1 : tensor<5x7xf32>
+  %b2 = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%p2 : tensor<5x7xf32>) outs(%e : tensor<5x7xi8>) {
+  ^bb0(%w: f32, %out: i8):
+    %n = arith.fptoui %w : f32 to i8
+    linalg.yield %n : i8
+  } -> tensor<5x7xi8>
+  return %y, %y1, %b2 : tensor<5x4xi32>, tensor<5x4xi32>, tensor<5x7xi8>
+}
+#file = loc("m.onnx":0:0)
+#bytes = loc("node 'bytes' (QuantizeLinear)"(#file))
