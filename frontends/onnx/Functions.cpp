@@ -12,7 +12,29 @@ std::string attn::onnx::nodeDisplayName(const proto::NodeProto &node, const std:
   return name;
 }
 
+void Functions::countNames(const Nodes &nodes, unsigned uses, unsigned nesting) {
+  if (nesting > kMaxNesting) // which check reports
+    return;
+  for (const proto::NodeProto &node : nodes) {
+    names[nodeDisplayName(node, "")] += uses;
+    for (const proto::AttributeProto &attribute : node.attribute()) {
+      if (attribute.has_g())
+        countNames(attribute.g().node(), uses, nesting + 1);
+      for (const proto::GraphProto &graph : attribute.graphs())
+        countNames(graph.node(), uses, nesting + 1);
+    }
+  }
+}
+
+std::string Functions::nameOf(const proto::NodeProto &node, const std::string &path) const {
+  std::string own = nodeDisplayName(node, "");
+  return names.lookup(own) == 1 ? own : nodeDisplayName(node, path);
+}
+
 bool Functions::read(const proto::ModelProto &model) {
+  countNames(model.graph().node(), 1, 0);
+  for (const proto::FunctionProto &proto : model.functions())
+    countNames(proto.node(), 2, 0); // each call has one
   for (const proto::FunctionProto &proto : model.functions()) {
     auto [it, fresh] = functions.try_emplace({canonicalDomain(proto.domain()), proto.name(), proto.overload()});
     if (!fresh) {
@@ -94,7 +116,7 @@ bool Functions::checkNames(const proto::NodeProto &node, mlir::Location loc) {
 
 bool Functions::checkNode(const proto::NodeProto &node, const OpsetImports &opsets, const std::string &path,
                           unsigned nesting, Size &size) {
-  std::string name = nodeDisplayName(node, path);
+  std::string name = nameOf(node, path);
   mlir::Location loc = reporter.nodeLoc(name, node.op_type());
   if (!checkNames(node, loc))
     return false;
@@ -125,7 +147,7 @@ bool Functions::checkNode(const proto::NodeProto &node, const OpsetImports &opse
         return false;
       }
       Size inner;
-      if (!checkNodes(graph.node(), opsets, name + "/", nesting + 1, inner))
+      if (!checkNodes(graph.node(), opsets, name + "/" + attribute.name() + "/", nesting + 1, inner))
         return false;
       size.nodes += inner.nodes;
       size.depth = std::max(size.depth, inner.depth + 1);

@@ -3,6 +3,7 @@
 
 #include "frontends/onnx/Importer.h"
 #include "frontends/onnx/ModelFile.h"
+#include "llvm/ADT/StringMap.h"
 #include <set>
 
 namespace attn::onnx {
@@ -31,12 +32,17 @@ public:
   /// The function that `node` calls, or null.
   const Function *find(const proto::NodeProto &node) const;
 
+  /// What messages call a node of a graph: its name, where the file has it once; else "path" and its name, as in a
+  /// function's body.
+  std::string nameOf(const proto::NodeProto &node, const std::string &path) const;
+
 private:
   using Nodes = google::protobuf::RepeatedPtrField<proto::NodeProto>;
   struct Size {
     size_t nodes = 0;
     unsigned depth = 0;
   };
+  void countNames(const Nodes &nodes, unsigned uses, unsigned nesting);
   bool checkNodes(const Nodes &nodes, const OpsetImports &opsets, const std::string &path, unsigned nesting,
                   Size &size);
   bool checkNames(const proto::NodeProto &node, mlir::Location loc);
@@ -48,12 +54,12 @@ private:
   const OpRegistry &registry;
   Reporter &reporter;
   std::map<std::tuple<std::string, std::string, std::string>, Function> functions;
+  llvm::StringMap<unsigned> names; ///< how many nodes have them
   /// Unsupported operators and the nodes that are of it.
   std::map<std::string, std::vector<std::string>> unsupported;
 };
 
-/// "path" + its name, or its first output's, or "": what messages call a node.
-/// Never longer than kMaxNameBytes.
+/// "path" + its name, or its first output's, or "". Never longer than kMaxNameBytes.
 std::string nodeDisplayName(const proto::NodeProto &node, const std::string &path);
 
 } // namespace attn::onnx

@@ -21,7 +21,7 @@ struct Scope {
   llvm::StringSet<> later;                // all that nodes here make
   const Attributes *attributes = nullptr; // of the function that is being inlined
   const OpsetImports *opsets = nullptr;
-  std::string path;             // "call/" in front of node names
+  std::string path;             // "call/" or "owner/branch/", in front of names that are there twice
   const Scope *outer = nullptr; // of the graph that a subgraph is in
 
   /// The number of the value `name`; nullopt where there is none.
@@ -52,7 +52,7 @@ private:
   void noteRanks(const proto::GraphProto &source, const Scope &scope);
   bool addNodes(const google::protobuf::RepeatedPtrField<proto::NodeProto> &nodes, Scope &scope);
   bool addNode(const proto::NodeProto &node, const std::string &name, Scope &scope);
-  bool addSubgraph(proto::GraphProto &source, const GraphNode &owner, mlir::Location loc, const Scope &outer,
+  bool addSubgraph(proto::GraphProto &source, const std::string &path, mlir::Location loc, const Scope &outer,
                    Subgraph &result);
   bool addCall(const Function &function, const GraphNode &call, mlir::Location loc);
   bool resolveInputs(const proto::NodeProto &node, mlir::Location loc, Scope &scope, GraphNode &result);
@@ -291,7 +291,7 @@ bool Flattener::addNode(const proto::NodeProto &node, const std::string &name, S
     auto subgraph = std::make_shared<Subgraph>();
     // Initialisers are moved out of the file's message, as the model's are.
     auto &source = const_cast<proto::GraphProto &>(attribute->g());
-    if (!addSubgraph(source, result, loc, scope, *subgraph))
+    if (!addSubgraph(source, name + "/" + key.str() + "/", loc, scope, *subgraph))
       return false;
     result.subgraphs.push_back({key, std::move(subgraph)});
   }
@@ -321,7 +321,7 @@ void Flattener::noteRanks(const proto::GraphProto &source, const Scope &scope) {
     }
 }
 
-bool Flattener::addSubgraph(proto::GraphProto &source, const GraphNode &owner, mlir::Location loc, const Scope &outer,
+bool Flattener::addSubgraph(proto::GraphProto &source, const std::string &path, mlir::Location loc, const Scope &outer,
                             Subgraph &result) {
   if (source.sparse_initializer_size()) {
     reporter.unsupported(loc) << "has sparse initialisers in a subgraph, which are not supported";
@@ -330,7 +330,7 @@ bool Flattener::addSubgraph(proto::GraphProto &source, const GraphNode &owner, m
   Scope scope;
   scope.attributes = outer.attributes;
   scope.opsets = outer.opsets;
-  scope.path = owner.name + "/";
+  scope.path = path;
   scope.outer = &outer;
   if (!addInitializers(source, scope))
     return false;
@@ -418,7 +418,7 @@ bool Flattener::addNodes(const google::protobuf::RepeatedPtrField<proto::NodePro
       scope.later.insert(output);
   std::vector<const proto::NodeProto *> order = inOrder(nodes);
   for (const proto::NodeProto *node : order)
-    if (!addNode(*node, nodeDisplayName(*node, scope.path), scope))
+    if (!addNode(*node, functions.nameOf(*node, scope.path), scope))
       return false;
   for (int n = 0; n < nodes.size() && !isReordered; ++n)
     isReordered = order[size_t(n)] != &nodes[n];

@@ -15,7 +15,7 @@ struct Subgraph;
 /// One node after inlining. Values are numbers, so a function's names need no
 /// prefix, and attributes that refer to a function's are resolved.
 struct GraphNode {
-  std::string name; // for messages: "call/inner"; the first output's name if it has none
+  std::string name; // for messages (Functions::nameOf)
   std::string op;
   ImportFn import = nullptr;
   int version = 0;                           // since_version of `import`
