@@ -3,6 +3,7 @@
 #include "dialects/attn/NodeLocation.h"
 #include "frontends/search/Beginning.h"
 #include "frontends/search/DecoderInputs.h"
+#include "frontends/search/LearnedPositions.h"
 #include "frontends/search/SearchSeed.h"
 #include "frontends/search/SearchSettings.h"
 #include "frontends/search/SearchTensors.h"
@@ -52,6 +53,7 @@ public:
       return failure();
     roles = *found;
     reportRoles();
+    nameLearnedPositions(parts(), options);
     for (func::FuncOp each : parts())
       for (unsigned n = 0; n < each.getNumArguments(); ++n)
         for (StringRef dim : dimsOfInput(each, n))

@@ -42,6 +42,9 @@ struct SearchOptions {
   /// "50", "input", or "dim:NAME", "dim:NAME+50": of an input of the search.
   std::string maxLength;
   int64_t minLength = 0;
+  /// How many positions a model has that has learned them, and which setting says so. 0: unknown.
+  int64_t positions = 0;
+  std::string positionsKey;
   double lengthPenalty = 0, coveragePenalty = 0;
   bool gnmt = false, shrink = false, earlyStop = false;
   /// With prompts: `minLength` counts their tokens, too.

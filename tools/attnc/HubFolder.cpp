@@ -41,6 +41,7 @@ public:
       return false;
     readTokens();
     readLengths();
+    readPositions();
     readScores();
     readProcessors();
     return error.empty();
@@ -145,6 +146,17 @@ private:
     // Configurations say -1 for none.
     if (std::optional<int64_t> pad = integer("pad_token_id", INT64_MIN); pad && *pad >= 0)
       search.pad = search.blank = *pad; // which is the blank of what CTC has trained
+  }
+
+  /// How many positions the decoder has. Whether it has learned them, its graph shows.
+  void readPositions() const {
+    for (const Json *part : {config.find("decoder"), config.find("text_config"), &config})
+      for (StringRef key : {"n_positions", "max_target_positions", "max_position_embeddings"})
+        if (const Json *value = part ? part->find(key) : nullptr;
+            value && value->is(Json::Integer) && value->integer > 0 && !search.positions) {
+          search.positions = value->integer;
+          search.positionsKey = key;
+        }
   }
 
   void readLengths() {
