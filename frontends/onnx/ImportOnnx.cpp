@@ -130,6 +130,7 @@ bool Importer::addInputs() {
       while (dim.name.empty() && !taken.insert(name).second)
         name += "'";
       if (std::optional<Expr> known = state.symbols.lookup(name)) {
+        state.sharedDims.insert(name);
         t.shape.push_back(*known);
         continue;
       }

@@ -26,6 +26,9 @@ struct InputNames {
   Names outputs; ///< of the models
 };
 
+/// In a shape: a dimension that is open and has no name, whatever the model calls it.
+constexpr int64_t kOwnSize = -2;
+
 struct ImportOptions {
   /// `--shape=name:2x128`: whole shapes of inputs; -1 keeps a dimension as it is.
   std::map<std::string, std::vector<int64_t>> shapes;
@@ -43,6 +46,8 @@ struct ImportOptions {
   std::set<std::string> outputs;
   /// Inputs whose last dimension, if it is open, is 1, whatever others of its name are.
   std::set<std::string> singles;
+  /// Inputs whose last dimension cannot be the size of a batch or a cache: a name that says so is none.
+  std::set<std::string> masks;
   /// A loop that asks for more ends the run.
   int64_t maxLoopIterations = int64_t(1) << 24;
   /// Name of the entry.

@@ -17,6 +17,7 @@ public:
 
   bool read(int value, const proto::ValueInfoProto &info, std::vector<InputSpec> &specs);
   bool applyShape(InputSpec &spec, llvm::ArrayRef<int64_t> shape, bool declared);
+  void separateMasks(std::vector<InputSpec> &specs);
   bool applyDims(std::vector<InputSpec> &specs);
   bool checkRanges(const std::vector<InputSpec> &specs);
 
@@ -76,6 +77,8 @@ bool InputReader::applyShape(InputSpec &spec, llvm::ArrayRef<int64_t> shape, boo
   }
   for (auto [n, size] : llvm::enumerate(shape)) {
     InputDim &dim = spec.dims[n];
+    if (size == kOwnSize)
+      dim.name.clear();
     if (size < 0) // as the model has it
       continue;
     if (dim.size && *dim.size != size) {
@@ -228,6 +231,23 @@ bool InputReader::checkRanges(const std::vector<InputSpec> &specs) {
   return true;
 }
 
+/// Takes the names of sizes away that exporters gave to the columns of masks by mistake.
+void InputReader::separateMasks(std::vector<InputSpec> &specs) {
+  for (InputSpec &mask : specs) {
+    if (!options.masks.count(mask.name) || mask.dims.size() < 2)
+      continue;
+    std::string &name = mask.dims.back().name;
+    bool isOther = llvm::any_of(specs, [&](const InputSpec &spec) {
+      size_t rank = spec.dims.size();
+      return llvm::any_of(llvm::enumerate(spec.dims), [&, rank](auto dim) {
+        return &dim.value() != &mask.dims.back() && dim.value().name == name && (rank > 2 || dim.index() + 1 < rank);
+      });
+    });
+    if (isOther)
+      name.clear();
+  }
+}
+
 bool InputReader::applyDims(std::vector<InputSpec> &specs) {
   for (const auto &[name, size] : options.dims) {
     bool known = llvm::any_of(specs, [&, name = name](const InputSpec &spec) {
@@ -360,6 +380,7 @@ std::optional<std::vector<InputSpec>> attn::onnx::readInputs(const Graph &graph,
     reporter.request() << "has no " << unknown;
     return std::nullopt;
   }
+  reader.separateMasks(specs);
   if (!reader.applyDims(specs) || !reader.checkRanges(specs))
     return std::nullopt;
   return specs;

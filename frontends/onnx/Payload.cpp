@@ -1,5 +1,6 @@
 #include "frontends/onnx/Payload.h"
 #include "dialects/attn/NodeLocation.h"
+#include "frontends/onnx/ImportOnnx.h"
 #include "frontends/onnx/Limits.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/StringExtras.h"
@@ -157,8 +158,8 @@ std::optional<Scalar> Payload::element(int64_t i) const {
 //===----------------------------------------------------------------------===//
 
 std::string attn::onnx::shapeText(llvm::ArrayRef<int64_t> shape) {
-  return shape.empty() ? "scalar"
-                       : llvm::join(llvm::map_range(shape, [](int64_t n) { return std::to_string(n); }), "x");
+  auto textOf = [](int64_t n) { return n == -1 ? "?" : n == kOwnSize ? "*" : std::to_string(n); };
+  return shape.empty() ? "scalar" : llvm::join(llvm::map_range(shape, textOf), "x");
 }
 
 /// Copies `field` into elements of T; `error` when a value does not fit.

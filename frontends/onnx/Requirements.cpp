@@ -3,6 +3,7 @@
 #include "frontends/onnx/Limits.h"
 #include "frontends/onnx/State.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 // What sizes must be: an error where that is known to be wrong, an attn.require where only the run knows.
 
@@ -244,8 +245,13 @@ LogicalResult Node::requireBroadcast(const Expr &a, const Expr &b, StringRef mes
   const Expr one(1);
   if (symbols().isEqual(a, b) == false && !symbols().isEqual(a, one) && !symbols().isEqual(b, one)) {
     const Expr &fixed = symbols().name(a).empty() ? b : a;
-    unsupported() << substitute(message, {symbols().print(a), symbols().print(b)}) << " unless one of them is 1; "
-                  << fixToOne(symbols(), fixed, printableName(symbols().print(fixed)));
+    std::string name = symbols().name(fixed).str();
+    InFlightDiagnostic error = unsupported();
+    error << substitute(message, {symbols().print(a), symbols().print(b)}) << " unless one of them is 1; "
+          << fixToOne(symbols(), fixed, printableName(symbols().print(fixed)));
+    if (impl.state.sharedDims.count(name))
+      error << ", or where an input calls another size '" << printableName(name)
+            << "' by mistake, with --shape=INPUT:?x*, which takes the name of that dimension away";
     return failure();
   }
   FlatSymbolRefAttr otherwise;

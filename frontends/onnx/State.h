@@ -41,6 +41,7 @@ public:
     llvm::SmallVector<Expr, 2> parts;
   };
   std::vector<Join> joins;
+  std::set<std::string> sharedDims; ///< names of sizes of several inputs
 
   /// mix(seed of the run), i64: an argument of the entry that setSeed replaces by an input. Null: nothing draws.
   mlir::Value seed;

@@ -306,7 +306,8 @@ private:
     for (int64_t n = 0; n < inputs; ++n)
       if (roles.sources[n] == SearchOp::kConstant && nameOfInput(step, n) != "attention_mask")
         for (StringRef dim : dimsOfInput(step, n))
-          constant.insert(dim);
+          if (!dim.empty()) // which is called as no other
+            constant.insert(dim);
     for (int64_t n = 0; n < inputs; ++n) {
       if (roles.sources[n] != SearchOp::kConstant)
         continue;

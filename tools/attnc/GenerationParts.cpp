@@ -19,6 +19,7 @@ constexpr char kBranch[] = "use_cache_branch";
 onnx::ImportOptions asStep(onnx::ImportOptions options) {
   options.isOneOfSeveral = true;
   options.constants[kBranch] = 1;
+  options.masks.insert("attention_mask");
   for (const char *name : {"input_ids", "decoder_input_ids", "position_ids", "decoder_position_ids", "cache_position"})
     options.singles.insert(name);
   return options;
@@ -27,6 +28,7 @@ onnx::ImportOptions asStep(onnx::ImportOptions options) {
 onnx::ImportOptions asFirst(onnx::ImportOptions options) {
   options.isOneOfSeveral = true;
   options.constants[kBranch] = 0;
+  options.masks.insert("attention_mask");
   return options;
 }
 

@@ -295,6 +295,8 @@ std::optional<std::vector<int64_t>> parseShape(StringRef text) {
     int64_t size;
     if (part == "?")
       size = -1;
+    else if (part == "*")
+      size = -2;
     else if (part.getAsInteger(10, size) || size < 0)
       return std::nullopt;
     shape.push_back(size);

@@ -233,7 +233,8 @@ defm frames : Eq<"frames", "NAME",
     [AttncVis]>;
 def time_major : SimpleFlag<"time-major",
     "scores are [time, batch, labels] (ctc-...; default: [batch, time, labels])", g_search, [AttncVis]>;
-defm shape : Eq<"shape", "INPUT:2x128", "fix the shape of an input; ? leaves a dimension open", g_compile, everyTool,
+defm shape : Eq<"shape", "INPUT:2x128", "fix the shape of an input; ? leaves a dimension open, and so does *, which also takes its name away, for a model that "
+    "calls different sizes the same", g_compile, everyTool,
     [Repeatable]>;
 
 defm absent : Eq<"absent", "INPUT", "an optional input that has no value and is not asked for",

@@ -90,7 +90,9 @@ void SearchLoop::requireEqualNames(bool inBody) {
       if (!fresh && inBody == (grows || at->second.second))
         require(at->second.first, size,
                 ("search: dimension '" + name.getValue() + "' of the step has sizes {0} and {1}" +
-                 (inBody ? "; what grows with a state has to be one, too (--state=INPUT:OUTPUT)" : ""))
+                 (inBody ? "; what grows with a state has to be one, too (--state=INPUT:OUTPUT); what has this "
+                           "name by mistake loses it with --shape=INPUT:?x*"
+                         : ""))
                     .str());
     }
   }

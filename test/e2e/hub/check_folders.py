@@ -17,6 +17,9 @@ CASES["encoder-processors"] = ("merged", True, dict(PROCESSORS, forced_bos_token
 # What is forced is more than a forbidden word or the least length.
 CASES["encoder-forced"] = ("past", True, dict(forced_bos_token_id=4, forced_eos_token_id=folders.EOS, min_length=14,
                                               bad_words_ids=[[4], [folders.EOS], [11]], begin_suppress_tokens=[4, 19]))
+# The columns of the mask are called as the batch, or as the rows of the cache: the name is none.
+MISNAMED = {f"decoder-{layout}-{name}": name for layout, name in (("merged", "past_sequence_length"), ("single", "batch_size"))}
+CASES |= {name: (name.split("-")[1], False, {}) for name in MISNAMED}
 
 
 def process(scores, ids, prompt, length, options, hidden=0):
@@ -79,6 +82,8 @@ def run(attn_run, library, given, work, *more):
 def check(name, attnc, attn_run, work):
     layout, has_encoder, options = CASES[name]
     folder, library = folders.write(work / name, layout, has_encoder, **options), work / f"{name}.so"
+    if name in MISNAMED:
+        folders.call_columns(folder, MISNAMED[name])
     # A beam of one is greedy, by the code of beams.
     for kind in ("greedy", "beam:1"):
         if kind == "beam:1" and "repetition_penalty" in options:

@@ -136,6 +136,16 @@ def write_decoder(path, has_encoder, has_past, has_present, is_merged=False):
     g.save(path, inputs, outputs)
 
 
+def call_columns(folder, name):
+    """Gives the columns of the masks in a folder another name."""
+    for path in folder.glob("*.onnx"):
+        model = onnx.load(path)
+        for value in model.graph.input:
+            if value.name == "attention_mask":
+                value.type.tensor_type.shape.dim[1].dim_param = name
+        onnx.save(model, path)
+
+
 def write(folder, layout, has_encoder, **generation):
     """LAYOUT: separate, past, merged, single."""
     folder.mkdir(parents=True, exist_ok=True)
