@@ -1,4 +1,5 @@
 #include "tools/attnc/FusionCases.h"
+#include "tools/attnc/DrawnSizes.h"
 
 #include "tools/attn-run/runner/Inputs.h"
 #include "tools/attn-run/runner/Model.h"
@@ -10,7 +11,6 @@
 #include <functional>
 #include <limits>
 #include <random>
-#include <set>
 
 namespace attn::tools {
 namespace {
@@ -26,7 +26,6 @@ constexpr size_t kMaxInjections = 6;
 constexpr unsigned kNoiseRuns = 3;
 constexpr double kNoiseFactor = 16;
 
-enum class Sizes { Even, One, Ragged, Full };
 enum class Floats { Random, Equal, Large };
 enum class Integers { Random, Ones, Zeros, Lengths };
 
@@ -40,21 +39,6 @@ struct Case {
   double injected = 0;
   int input = -1, axis = -1;
 };
-
-int64_t sizeOf(Sizes sizes, unsigned n) {
-  constexpr int64_t ragged[] = {3, 17, 13, 7, 11, 5, 19, 2};
-  switch (sizes) {
-  case Sizes::Even:
-    return 8;
-  case Sizes::One:
-    return 1;
-  case Sizes::Ragged:
-    return ragged[n % std::size(ragged)];
-  case Sizes::Full:
-    return 33; // one more than two registers of queries
-  }
-  return 1;
-}
 
 /// The elements of `tensor` by row and position in the row.
 void forEach(Tensor &tensor,
@@ -99,15 +83,11 @@ void inject(const Case &one, Tensors &inputs, double value) {
       tensor.set(i, value);
 }
 
-bool makeCase(const Case &one, const attnrt_entry_info &entry, Tensors &inputs, std::string *why = nullptr) {
+bool makeCase(const Case &one, const attnrt_entry_info &entry, const DrawnSizes &sizes, Tensors &inputs,
+              std::string *why = nullptr) {
   runner::InputOptions options;
   options.seed = 20;
-  std::set<std::string> names;
-  for (int32_t i = 0; i < entry.num_inputs; ++i)
-    for (int32_t d = 0; d < entry.inputs[i].rank; ++d)
-      if (const attnrt_dim &dim = entry.inputs[i].dims[d];
-          dim.size < 0 && *dim.name && !llvm::StringRef(dim.name).contains('+') && names.insert(dim.name).second)
-        options.dims[dim.name] = sizeOf(one.sizes, names.size() - 1);
+  sizes.draw(one.sizes, options);
   std::string error;
   if (runner::makeInputs(entry, options, inputs, error) != runner::Fault::None) {
     if (why)
@@ -181,13 +161,25 @@ class Comparison {
 public:
   Comparison(runner::Model &fused, runner::Model &unfused, const FusionAssumptions &assumptions,
              FusionComparison &result)
-      : fused(fused), unfused(unfused), assumptions(assumptions), result(result) {}
+      : fused(fused), unfused(unfused), assumptions(assumptions), result(result), sizes(fused.entry()) {
+    sizes.relate([&](const runner::InputOptions &options) {
+      Tensors inputs, outputs;
+      std::string error;
+      runner::Failure failure;
+      if (runner::makeInputs(unfused.entry(), options, inputs, error) != runner::Fault::None)
+        return false;
+      for (Tensor &tensor : inputs)
+        if (!runner::isFloat(tensor.dtype()))
+          fillIntegers(tensor, Integers::Lengths); // tokens and positions that a table has
+      return unfused.run(inputs, outputs, failure);
+    });
+  }
 
   void run(const Case &one) {
     const attnrt_entry_info &entry = fused.entry();
     Tensors inputs, a, b;
     std::string error;
-    if (!makeCase(one, entry, inputs, &error)) {
+    if (!makeCase(one, entry, sizes, inputs, &error)) {
       refused = refused.empty() ? error : refused;
       return;
     }
@@ -209,7 +201,14 @@ public:
   }
 
   /// Why not a single case ran; "": one did.
-  std::string whyNone() const { return casesRun ? "" : refused; }
+  std::string whyNone() const {
+    std::string open = sizes.list();
+    return casesRun       ? ""
+           : open.empty() ? refused
+                          : refused + "; sizes of " + open +
+                                " were drawn, and no one of them from two others fits; give those that belong together "
+                                "with --dim=NAME:N, or with --shape=INPUT:... where they have no name";
+  }
 
 private:
   void say(const Case &one, const std::string &text) {
@@ -223,7 +222,7 @@ private:
     for (unsigned seed = 0; seed < kNoiseRuns; ++seed) {
       Tensors inputs, moved;
       runner::Failure failure;
-      if (!makeCase(one, entry, inputs))
+      if (!makeCase(one, entry, sizes, inputs))
         return 0;
       perturb(inputs, seed);
       inject(one, inputs, one.injected);
@@ -247,7 +246,7 @@ private:
     std::vector<bool> same(got.elements(), false);
     Tensors inputs, other;
     runner::Failure failure;
-    if (one.input < 0 || !makeCase(one, entry, inputs))
+    if (one.input < 0 || !makeCase(one, entry, sizes, inputs))
       return same;
     inject(one, inputs, 0);
     if (!fused.run(inputs, other, failure) || other[n].elements() != got.elements())
@@ -325,6 +324,7 @@ private:
   runner::Model &fused, &unfused;
   const FusionAssumptions &assumptions;
   FusionComparison &result;
+  DrawnSizes sizes;
   unsigned casesRun = 0;
   std::string refused;
 };

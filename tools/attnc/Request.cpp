@@ -44,7 +44,8 @@ uint64_t machineMemory() {
 /// A folder of models: the parts of one generation, or each an entry.
 void readFolder(CommandLine &line, StringRef path, CompileJob &job) {
   std::string error;
-  job.input = path.str();
+  // Messages call the folder by its name, which nothing else follows.
+  job.input = (path.rtrim('/').empty() ? path : path.rtrim('/')).str();
   job.folder = readHubFolder(path, error);
   if (!job.folder)
     return line.reject(error);
@@ -352,7 +353,7 @@ void readReports(CommandLine &line, Request &request) {
     line.fail("--verify-fusion does not work with --generate, which adds a search: check the models in '" +
               request.job.input + "' one by one, " + alone(request.job.folder->decoder));
   else if (request.job.entries.size() > 1)
-    line.fail("--verify-fusion takes one model: check each alone, " + alone(request.job.input));
+    line.fail("--verify-fusion takes one model: check each alone, " + alone(request.job.entries.front().second));
   if (options.weights != "f32" || options.precision != "f32" || options.cache != "model")
     line.fail("--verify-fusion compares forms in f32: leave out --weights, --precision, --fp32-math and --cache; "
               "attn-run --compare=f32 says what they cost");

@@ -31,18 +31,20 @@ public:
       return isUnfit ? ExitUnsupported : ExitInternal;
     if (result->differences.empty()) {
       if (!result->uncompared.empty()) {
-        reportError(name + ": --verify-fusion compared nothing: no run of any size ends well; " + result->uncompared);
+        reportError(job.input + ": --verify-fusion compared nothing: no run of any size ends well; " +
+                    result->uncompared);
         return ExitUnsupported;
       }
       runs = result->casesRun;
       if (result->declared)
         reportNote(
-            name + ": as declared, NaN and infinity reach other elements than unfused (" + Twine(result->declared) +
+            job.input + ": as declared, NaN and infinity reach other elements than unfused (" +
+            Twine(result->declared) +
             " times in an output): none comes from behind a mask or from an exponential that overflows, and what comes"
             " from a query or a key no guard hides");
       return ExitSuccess;
     }
-    reportError(name + ": the fused form differs from the graph in " + Twine(result->differences.size()) +
+    reportError(job.input + ": the fused form differs from the graph in " + Twine(result->differences.size()) +
                 " outputs of " + Twine(result->casesRun) + " runs");
     for (size_t n = 0; n < std::min(kMaxPrinted, result->differences.size()); ++n)
       reportNote(result->differences[n]);
@@ -69,7 +71,8 @@ private:
         [&](StringRef stage) { showProgress((name + ": verifying fusion: " + stage).str()); });
     showProgress("");
     if (result.end != WorkerResult::End::Exited || result.code != ExitSuccess) {
-      reportError(name + ": --verify-fusion cannot compile the form with " + Twine(numPasses) + " passes of fusion");
+      reportError(job.input + ": --verify-fusion cannot compile the form with " + Twine(numPasses) +
+                  " passes of fusion");
       return result.end == WorkerResult::End::Exited ? result.code : int(ExitInternal);
     }
     return ExitSuccess;
@@ -100,7 +103,7 @@ private:
       consumeError(value.takeError());
     const json::Object *object = value ? value->getAsObject() : nullptr;
     if (!object) {
-      reportError(name + ": a run of --verify-fusion died or was stopped");
+      reportError(job.input + ": a run of --verify-fusion died or was stopped");
       return std::nullopt;
     }
     found.error = object->getString("error").value_or("").str();
@@ -112,7 +115,7 @@ private:
       for (const json::Value &text : *list)
         found.differences.push_back(text.getAsString().value_or("").str());
     if (!found.error.empty()) {
-      reportError(name + ": " + found.error);
+      reportError(job.input + ": " + found.error);
       return std::nullopt;
     }
     return found;
