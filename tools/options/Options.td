@@ -39,8 +39,8 @@ class SimpleFlag<string name, string help, OptionGroup group, list<OptionVisibil
 //===----------------------------------------------------------------------===//
 
 defm input : Eq<"input", "NAME=VALUE",
-    "an input: @FILE.npy, or a shape and values: 2x3xf32=1,2,3,4,5,6 (one value fills the tensor, none is for an empty one), "
-    "or values from a seed: 2x3xf32=seed:7; inputs not given are made from --seed", g_run, runners, [Repeatable]>;
+    "an input: @FILE.npy, or a shape and values: 2x3xf32=1,2,3,4,5,6 (a single value fills the tensor: 2x3xf32=0; where a "
+    "size is 0 nothing follows: 0x4xi64=), or values from a seed: 2x3xf32=seed:7; inputs not given are made from --seed", g_run, runners, [Repeatable]>;
 defm output : Eq<"output", "NAME=@FILE", "write an output to FILE.npy; NAME=- prints all of it", g_run, runners, [Repeatable]>;
 defm expected_output : Eq<"expected-output", "NAME=@FILE",
     "compare an output with FILE.npy; exit 5 if they differ", g_run, [RunVis], [Repeatable]>;

@@ -63,7 +63,10 @@ static FailureOr<SmallVector<Expr>> copyZeros(Node &node, ArrayRef<Expr> wanted)
     if (allowZero)
       continue;
     if (size.is(0) && n >= t.shape.size())
-      return node.error() << "shape copies dimension " << n << " of an input of " << t.shape.size() << " dimensions",
+      return node.error() << "dimension " << n << " of the new shape is 0, which copies dimension " << n
+                          << " of the input, and the input has " << t.shape.size()
+                          << (t.shape.size() == 1 ? " dimension" : " dimensions")
+                          << ": give the size, or -1 for the one that is left (with allowzero=1 a 0 is a size)",
              failure();
     if (size.is(0))
       size = t.shape[n];

@@ -124,7 +124,10 @@ bool parseElements(std::string_view text, Tensor &tensor, std::string &error) {
   }
   if (count == 1 && tensor.elements() == 0) {
     Tensor one; // still a value of the type
-    return Tensor::create(tensor.dtype(), {1}, one, error) && parseElements(text, one, error);
+    if (Tensor::create(tensor.dtype(), {1}, one, error) && parseElements(text, one, error))
+      return true;
+    error += "; the shape " + printShape(tensor.shape()) + " has no elements, so nothing need stand behind '='";
+    return false;
   }
   if (count == 1 && tensor.elements() > 1) {
     uint64_t size = attnrt_dtype_size(tensor.dtype());
