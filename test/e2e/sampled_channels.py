@@ -1,15 +1,22 @@
 #!/usr/bin/env python3
-"""Images of several channels that are sampled at computed places: sampled_channels.py DIRECTORY
+"""Images of several channels that are sampled at computed places: sampled_channels.py DIRECTORY [ATTN_RUN]
 
 Writes NAME.onnx, NAME_x.npy, NAME_g.npy and what the onnx package makes of them, NAME_y.npy, for each name that it
 prints. From eight channels on these are read side by side. Taps of a cubic one each go to the border by themselves, as
 PyTorch and ONNX Runtime have it; the onnx package puts the place there first, so that case has a reference of its own.
+
+With ATTN_RUN it samples at places that are NaN, infinite or huge. ONNX does not say what is there. ONNX Runtime reads some
+element; PyTorch gives NaN in some modes and an element in others. attnc's results are finite as ONNX Runtime's are: 0
+behind zeros, what is at the border, or some element of the image. No other image is read.
 """
+import itertools
 import pathlib
+import subprocess
 import sys
 
 import numpy as np
 import onnx
+import onnxruntime
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
@@ -46,7 +53,48 @@ def cases():
     yield "volume_8", "linear", 8, (3, 4, 5), False
 
 
-if __name__ == "__main__":
+def far(folder, attn_run, how, outside, align, channels):
+    rng = np.random.default_rng(channels)
+    x = np.full((3, channels, 3, 4), np.nan, np.float32)  # those before and behind hold nothing to be read
+    x[1] = rng.standard_normal((channels, 3, 4), np.float32)
+    values = np.array([np.nan, np.inf, -np.inf, 3e38, -3e38, 3e9, -1e19, 0.1], np.float32)
+    g = np.tile(np.stack(np.meshgrid(values, values), -1), (3, 1, 1, 1))
+    node = helper.make_node("GridSample", ["x", "g"], ["y"], mode=how, padding_mode=outside, align_corners=align)
+    tensors = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", x.shape), ("g", g.shape))]
+    graph = helper.make_graph([node], "far", tensors, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    onnx.save(model, folder / "far.onnx")
+    np.save(folder / "x.npy", x), np.save(folder / "g.npy", g)
+    subprocess.run([attn_run, folder / "far.onnx", f"--input=x=@{folder}/x.npy", f"--input=g=@{folder}/g.npy",
+                    f"--output=y=@{folder}/y.npy"], check=True, stdout=subprocess.DEVNULL)
+    y = np.load(folder / "y.npy")[1]
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert np.isfinite(y).all() and np.isfinite(session.run(None, {"x": x, "g": g})[0][1]).all(), (how, outside, align, y)
+    known = np.zeros((channels, 8, 8), bool)
+    known[:, -1, -1] = True  # both places are in the image
+    want = np.zeros_like(y)
+    # As at the border, far outside of it or not: a NaN is in front of the first element.
+    clipped = np.nan_to_num(g, nan=-9).clip(-9, 9)
+    if outside == "border" and how == "cubic":
+        known[:], want = True, cubic_border(x[1:2], clipped[1:2], align)[0]
+    else:
+        near = helper.make_node("GridSample", ["x", "g"], ["y"], mode=how, align_corners=align,
+                                padding_mode="border" if outside == "border" else "zeros")
+        graph.node[0].CopyFrom(near)
+        want = ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)).run(
+            None, {"x": x[[1, 1, 1]], "g": clipped})[0][1]  # fmt: skip
+        known[:] |= outside != "reflection"
+        known[:, -1, -1] = outside != "reflection" or how != "cubic"
+    np.testing.assert_allclose(y[known], want[known], rtol=1e-4, atol=1e-4, err_msg=f"{how} {outside} {align} {channels}")
+    # Weights of a cubic one sum to 1, and none is above 1 or below -0.15 in a dimension.
+    assert np.abs(y).max() <= np.abs(x[1]).max() * (1 if how != "cubic" else 2), (how, outside, align)
+
+
+if __name__ == "__main__" and len(sys.argv) > 2:
+    for case in itertools.product(("linear", "nearest", "cubic"), ("zeros", "border", "reflection"), (0, 1), (2, 9)):
+        far(pathlib.Path(sys.argv[1]), sys.argv[2], *case)
+    print("finite")
+elif __name__ == "__main__":
     folder = pathlib.Path(sys.argv[1])
     for name, mode, channels, image, isOpen in cases():
         rng = np.random.default_rng(channels)

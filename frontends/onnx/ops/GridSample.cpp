@@ -61,9 +61,9 @@ SmallVector<Tap, 4> tapsAt(const Sampler &s, Num x, const Num &length) {
     x = select((x < low) | (x > high), atMost(atLeast(x, x.constant(0)), size - 1.0), x);
   else if (s.outside == Outside::Reflection)
     x = reflected(x, low, high);
-  // Far outside there is nothing, wherever; so a NaN is there, too.
+  // Far outside there is nothing, wherever; so a NaN is there, too. Nor does what is infinite lie between two elements.
   Num base = floor(x), first = clampedInteger(base, length.constant(-8), length + length.constant(8));
-  Num fraction = select(isNaN(x), x.constant(0), x - base);
+  Num beyond = x - base, fraction = select(isNaN(beyond), x.constant(0), beyond);
   SmallVector<Num, 4> weights;
   int64_t begin = 0;
   if (s.sampling == Sampling::Nearest) {
