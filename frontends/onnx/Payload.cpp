@@ -279,7 +279,8 @@ bool attn::onnx::embedExternal(proto::TensorProto &tensor, ExternalFiles &files,
                                      ? checkedBytes(shape, dtypeBytes(*dtype))
                                      : std::nullopt;
   if (!bytes) {
-    error = "of shape " + shapeText(shape) + " and element type " + std::to_string(tensor.data_type()) + " has no bytes";
+    error =
+        "of shape " + shapeText(shape) + " and element type " + std::to_string(tensor.data_type()) + " has no bytes";
     return false;
   }
   if (*dtype == DType::I4 || *dtype == DType::U4)

@@ -69,7 +69,7 @@ public:
         failed(takeLength()))
       return failure();
     settings = makeSettings(b, loc, options, *beginning, addInput, vocabulary(), seed->number(), length);
-    if (failed(finish()) || failed(beginning->checkUses()))
+    if (failed(checkNames(step, parts(), inputAttrs)) || failed(finish()) || failed(beginning->checkUses()))
       return failure();
     for (func::FuncOp each : parts())
       if (options.hidesParts || llvm::is_contained(options.hidden, nameOfEntry(each)))

@@ -5,6 +5,7 @@
 #include "frontends/search/StateBranches.h"
 
 #include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -337,4 +338,26 @@ FailureOr<StepRoles> attn::findRoles(func::FuncOp step, const SearchOptions &opt
   if (failed(roles) || failed(checkStateBranches(step, *roles, options)))
     return failure();
   return roles;
+}
+
+LogicalResult attn::checkNames(func::FuncOp step, ArrayRef<func::FuncOp> parts, ArrayRef<DictionaryAttr> inputs) {
+  auto originOf = [&](DictionaryAttr input) -> std::string {
+    for (func::FuncOp part : parts)
+      for (unsigned n = 0; n < part.getNumArguments(); ++n)
+        if (part.getArgAttrDict(n) == input)
+          return "of '" + nameOfEntry(part).str() + "'";
+    return "of the search itself (--bos=input, --max-length=input or a setting of its runs)";
+  };
+  llvm::StringMap<DictionaryAttr> known;
+  for (DictionaryAttr input : inputs) {
+    auto name = input.getAs<StringAttr>(AttnDialect::kNameAttr);
+    auto [it, isFresh] = known.try_emplace(name ? name.getValue() : "", input);
+    if (name && !isFresh)
+      return step.emitError() << "the search around '" << nameOfEntry(step) << "' has two inputs '"
+                              << printableName(name.getValue()) << "', one " << originOf(it->second) << " and one "
+                              << originOf(input)
+                              << ": rename the input of the model, or give it an output of another entry with "
+                                 "--map=ENTRY.OUTPUT:ENTRY.INPUT";
+  }
+  return success();
 }

@@ -39,6 +39,11 @@ std::string listEntries(mlir::ModuleOp module);
 /// Whether the output `output` of a step is what its input `input` is in the next one.
 bool isStatePair(llvm::StringRef input, llvm::StringRef output);
 
+/// Reports at `step` two inputs of one name among those of a search around it: an input of a part of the search, and
+/// one that it adds.
+mlir::LogicalResult checkNames(mlir::func::FuncOp step, llvm::ArrayRef<mlir::func::FuncOp> parts,
+                               llvm::ArrayRef<mlir::DictionaryAttr> inputs);
+
 /// Reports at `step` what cannot be told.
 mlir::FailureOr<StepRoles> findRoles(mlir::func::FuncOp step, const SearchOptions &options);
 
