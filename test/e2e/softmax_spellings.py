@@ -24,7 +24,17 @@ def logarithms():
     def of_other(s, m, q, k):
         return np.exp(s + m - np.log(np.exp(2 * (s + m)).sum(-1, keepdims=True)))
 
+    # The maximum where it is finite, by a choice or by products with 1 and 0.
+    guard = ("  most = ReduceMax<keepdims = 1>(z, last)\n  nan = IsNaN(most)\n  inf = IsInf(most)\n  bad = Or(nan, inf)\n"
+             "  good = Not(bad)\n{}  shifted = Sub(z, top)\n  e = Exp(shifted)\n" + SUM.format("e")
+             + "  log = Log(total)\n  l = Add(log, top)\n  d = Sub(z, l)\n  p = Exp(d)" + WEIGH)
+    chosen = "  top = Where(good, most, zero)\n"
+    summed = ("  is = Cast<to = 1>(good)\n  isnt = Cast<to = 1>(bad)\n  kept = Mul(is, most)\n  gone = Mul(isnt, zero)\n"
+              "  top = Add(kept, gone)\n")
+
     return [
+        Case("lse_chosen", MASKED + guard.format(chosen), of_mask, mask=hidden([3])),
+        Case("lse_summed", MASKED + guard.format(summed), of_mask, mask=hidden([3])),
         Case("lse", MASKED + lse.format("z"), of_mask, mask=hidden([])),
         Case("lse_row", MASKED + lse.format("z"), of_mask, mask=hidden([3])),
         Case("lse_large", MASKED + lse.format("z"), of_mask, scale=300),

@@ -208,6 +208,24 @@ std::optional<Normalization> findSumNormalization(linalg::LinalgOp op) {
   return std::nullopt;
 }
 
+/// Whether `value` is a product of tensors of which neither is a weight, or elementwise ops make it of one.
+static bool dependsOnScores(Value value) {
+  return worklist(Values{value}, [](Value next, Values &list) {
+    Operation *op = next.getDefiningOp();
+    followTensors(op, list);
+    return isContraction(op) && !isStatic(op->getOperand(0)) && !isStatic(op->getOperand(1));
+  });
+}
+
+/// Whether an elementwise op multiplies scores by `value`, or chooses them by it. What is added to them is no gate.
+static bool scalesScores(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return isPointwise(user) && dependsOnScores(user->getResult(0)) &&
+           llvm::any_of(*cast<linalg::LinalgOp>(user).getBlock(),
+                        llvm::IsaPred<arith::MulFOp, arith::DivFOp, arith::SelectOp>);
+  });
+}
+
 OpOperand *findGate(linalg::LinalgOp sum) {
   if (!isContraction(sum) || sum->getResult(0).use_empty())
     return nullptr;
@@ -222,7 +240,7 @@ OpOperand *findGate(linalg::LinalgOp sum) {
       if (isContraction(op))
         isScore |= !isStatic(op->getOperand(0)) && !isStatic(op->getOperand(1));
       if (followTensors(op, list))
-        isGate |= !isView(op) && isNonNegative(next);
+        isGate |= !isView(op) && isNonNegative(next) && (dependsOnScores(next) || scalesScores(next));
       return false;
     });
     if (isGate && isScore && !isOther)

@@ -85,7 +85,7 @@ public:
   bool names(mlir::AffineMap at, const Places &keys);
 
 private:
-  bool asksWhetherFinite(const Element &condition, const Element &term, unsigned depth = 8);
+  bool asksWhetherFinite(const Element &condition, const Element &term, unsigned depth = 12);
   std::optional<Places> finiteMaximum(const Element &shift, const Element &term);
   std::optional<Total> total(Element element, const Element &term, llvm::DenseSet<mlir::Value> &seen);
   void addParts(mlir::AffineExpr place, Places &found);

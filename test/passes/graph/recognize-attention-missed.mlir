@@ -533,3 +533,72 @@ func.func @rounded_weights(%x: tensor<5x7xf32>, %x1: tensor<5x7xf32>, %x2: tenso
 }
 #file = loc("m.onnx":0:0)
 #bytes = loc("node 'bytes' (QuantizeLinear)"(#file))
+
+// -----
+
+#row = affine_map<(i, j, k) -> (i, k)>
+#column = affine_map<(i, j, k) -> (k, j)>
+#both = affine_map<(i, j, k) -> (i, j)>
+#all = affine_map<(i, j) -> (i, j)>
+// Newton's step for a pseudo-inverse, p (7 I - p) of products p: what they are subtracted from is no gate, and nothing is
+// reported. (A gate: what they are multiplied by, as in @decay.)
+// CHECK: attn.fusion_report = []
+// CHECK-LABEL: func.func @newton
+// CHECK-NOT: attn.attention
+// CHECK: return
+func.func @newton(%x: tensor<64x64xf32>, %z: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %seven = arith.constant 7.0 : f32
+  %e = tensor.empty() : tensor<64x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %p = linalg.contract indexing_maps = [#row, #column, #both] ins(%x, %z : tensor<64x64xf32>, tensor<64x64xf32>) outs(%f : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %eye = linalg.generic {indexing_maps = [#all], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<64x64xf32>) {
+  ^bb0(%o: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %is = arith.cmpi eq, %i, %j : index
+    %n = arith.select %is, %seven, %zero : f32
+    linalg.yield %n : f32
+  } -> tensor<64x64xf32>
+  %d = linalg.generic {indexing_maps = [#all, #all, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%eye, %p : tensor<64x64xf32>, tensor<64x64xf32>) outs(%e : tensor<64x64xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.subf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<64x64xf32>
+  %y = linalg.contract indexing_maps = [#row, #column, #both] ins(%p, %d : tensor<64x64xf32>, tensor<64x64xf32>) outs(%f : tensor<64x64xf32>) -> tensor<64x64xf32>
+  return %y : tensor<64x64xf32>
+}
+
+// -----
+
+#row = affine_map<(i, j, k) -> (i, k)>
+#column = affine_map<(i, j, k) -> (k, j)>
+#both = affine_map<(i, j, k) -> (i, j)>
+#all = affine_map<(i, j) -> (i, j)>
+// CHECK: fused = true
+// CHECK-LABEL: func.func @decay
+// CHECK: attn.attention
+func.func @decay(%x: tensor<64x64xf32>, %z: tensor<64x64xf32>, %v: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %seven = arith.constant 7.0 : f32
+  %e = tensor.empty() : tensor<64x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %p = linalg.contract indexing_maps = [#row, #column, #both] ins(%x, %z : tensor<64x64xf32>, tensor<64x64xf32>) outs(%f : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %decay = linalg.generic {indexing_maps = [#all], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<64x64xf32>) {
+  ^bb0(%o: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %is = arith.cmpi sge, %i, %j : index
+    %n = arith.select %is, %seven, %zero : f32
+    linalg.yield %n : f32
+  } -> tensor<64x64xf32>
+  %d = linalg.generic {indexing_maps = [#all, #all, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%decay, %p : tensor<64x64xf32>, tensor<64x64xf32>) outs(%e : tensor<64x64xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.mulf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<64x64xf32>
+  %y = linalg.contract indexing_maps = [#row, #column, #both] ins(%d, %v : tensor<64x64xf32>, tensor<64x64xf32>) outs(%f : tensor<64x64xf32>) -> tensor<64x64xf32>
+  return %y : tensor<64x64xf32>
+}
