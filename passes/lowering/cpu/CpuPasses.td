@@ -140,9 +140,9 @@ def FoldCodesPass : Pass<"attn-fold-codes", "::mlir::ModuleOp"> {
 def LiftConstantsPass : Pass<"attn-lift-constants", "::mlir::ModuleOp"> {
   let summary = "ops that differ in constants alone take them as operands";
   let description = [{
-    Elementwise ops and attentions that are the same but for f32 constants in their
-    regions, as those of a quantised model's blocks are for their scales, get these
-    as operands of rank 0, so that one kernel, or one task, serves all. Constants
+    Elementwise ops and attentions that are the same but for constants of f32, f64 or
+    i32 in their regions, as those of a quantised model's blocks are for their scales
+    and zero points, get these as operands of rank 0, so that one kernel, or one task, serves all. Constants
     that all of them share stay. An attention whose scores are its products times a
     constant keeps that: its kernel has it in the queries.
 

@@ -17,17 +17,18 @@ using namespace attn;
 
 namespace {
 
-/// An op and the uses of f32 constants in its regions, in their order.
+/// An op and the uses of constants in its regions that can be operands, in their order.
 struct Candidate {
   Operation *op;
   SmallVector<OpOperand *> uses;
 };
 
-std::optional<APFloat> constantOf(Value value) {
-  FloatAttr constant;
-  if (!value.getType().isF32() || !matchPattern(value, m_Constant(&constant)))
-    return std::nullopt;
-  return constant.getValue();
+/// What `value` is of those types that scales and zero points have, or null.
+TypedAttr constantOf(Value value) {
+  Type type = value.getType();
+  TypedAttr constant;
+  bool isLifted = type.isF32() || type.isF64() || type.isInteger(32);
+  return isLifted && matchPattern(value, m_Constant(&constant)) ? constant : TypedAttr();
 }
 
 /// Whether the scores of `op` are its products times a constant: a kernel has that in the queries.
@@ -72,7 +73,7 @@ private:
     for (OpOperand &use : op.getOpOperands()) {
       if (constantOf(use.get())) {
         candidate.uses.push_back(&use);
-        os << "c,";
+        os << use.get().getType() << "c,";
       } else if (auto known = numbers.find(use.get()); known != numbers.end()) {
         os << known->second << ',';
       } else {
@@ -101,12 +102,12 @@ SmallVector<SmallVector<size_t>> findDifferences(ArrayRef<Candidate> group) {
   SmallVector<SmallVector<size_t>> classes;
   auto agree = [&](size_t x, size_t y) {
     return llvm::all_of(group, [&](const Candidate &member) {
-      return constantOf(member.uses[x]->get())->bitwiseIsEqual(*constantOf(member.uses[y]->get()));
+      return constantOf(member.uses[x]->get()) == constantOf(member.uses[y]->get());
     });
   };
   for (size_t n = 0; n < group.front().uses.size(); ++n) {
     bool isShared = llvm::all_of(group, [&](const Candidate &member) {
-      return constantOf(member.uses[n]->get())->bitwiseIsEqual(*constantOf(group.front().uses[n]->get()));
+      return constantOf(member.uses[n]->get()) == constantOf(group.front().uses[n]->get());
     });
     if (isShared)
       continue;
@@ -147,9 +148,10 @@ SmallVector<Value> addInput(linalg::GenericOp op, Value scalar) {
 
 void lift(const Candidate &member, ArrayRef<size_t> uses) {
   OpBuilder b(member.op);
-  auto type = RankedTensorType::get({}, b.getF32Type());
-  Value scalar = arith::ConstantOp::create(b, member.op->getLoc(),
-                                           DenseElementsAttr::get(type, *constantOf(member.uses[uses.front()]->get())));
+  TypedAttr constant = constantOf(member.uses[uses.front()]->get());
+  Value scalar = arith::ConstantOp::create(
+      b, member.op->getLoc(),
+      DenseElementsAttr::get(RankedTensorType::get({}, constant.getType()), Attribute(constant)));
   auto generic = dyn_cast<linalg::GenericOp>(member.op);
   SmallVector<Value> elements = generic ? addInput(generic, scalar) : addCapture(cast<AttentionOp>(member.op), scalar);
   for (size_t use : uses)

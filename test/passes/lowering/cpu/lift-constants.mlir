@@ -125,3 +125,46 @@ func.func @plain(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x6x8xf32>) -> (tensor<2x
   }
   return %0, %1 : tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>
 }
+
+// -----
+
+#id = affine_map<(i) -> (i)>
+
+// Scales in f64 and zero points; an integer of another type stays, and tells the two apart.
+// CHECK-LABEL: func.func @points
+// CHECK-DAG: %[[SCALE:.*]] = arith.constant dense<2.500000e-01> : tensor<f64>
+// CHECK-DAG: %[[POINT:.*]] = arith.constant dense<-7> : tensor<i32>
+// CHECK: linalg.generic {{.*}} ins(%arg0, %[[POINT]], %[[SCALE]] : tensor<?xi32>, tensor<i32>, tensor<f64>)
+// CHECK: linalg.generic {{.*}} ins(%arg0, %{{.*}}, %{{.*}} : tensor<?xi32>, tensor<i32>, tensor<f64>)
+// CHECK: linalg.generic {{.*}} ins(%arg0 : tensor<?xi32>)
+// CHECK: return
+func.func @points(%x: tensor<?xi32>, %e: tensor<?xf64>) -> (tensor<?xf64>, tensor<?xf64>, tensor<?xf64>) {
+  %a = arith.constant 0.25 : f64
+  %b = arith.constant 0.5 : f64
+  %p = arith.constant -7 : i32
+  %q = arith.constant 9 : i32
+  %r = arith.constant 9 : i64
+  %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : tensor<?xi32>) outs(%e : tensor<?xf64>) {
+    ^bb0(%in: i32, %out: f64):
+      %n = arith.subi %in, %p : i32
+      %f = arith.sitofp %n : i32 to f64
+      %m = arith.mulf %f, %a : f64
+      linalg.yield %m : f64
+  } -> tensor<?xf64>
+  %1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : tensor<?xi32>) outs(%e : tensor<?xf64>) {
+    ^bb0(%in: i32, %out: f64):
+      %n = arith.subi %in, %q : i32
+      %f = arith.sitofp %n : i32 to f64
+      %m = arith.mulf %f, %b : f64
+      linalg.yield %m : f64
+  } -> tensor<?xf64>
+  %2 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : tensor<?xi32>) outs(%e : tensor<?xf64>) {
+    ^bb0(%in: i32, %out: f64):
+      %w = arith.extsi %in : i32 to i64
+      %n = arith.subi %w, %r : i64
+      %f = arith.sitofp %n : i64 to f64
+      %m = arith.mulf %f, %b : f64
+      linalg.yield %m : f64
+  } -> tensor<?xf64>
+  return %0, %1, %2 : tensor<?xf64>, tensor<?xf64>, tensor<?xf64>
+}
