@@ -147,7 +147,8 @@ def graphs():
     yield "none", 5, np.zeros((2, 0), np.int64)
     some = rng.integers(0, 37, (2, 90))
     some = some[:, some[0] % 5 != 0]  # nodes without an edge
-    yield "some", 37, np.concatenate([some, some[:, :20], [[3, 36], [3, 36]]], 1)
+    some = np.concatenate([some, some[:, :20], [[3, 36], [3, 36]]], 1)
+    yield "some", 37, some
     yield "negative", 37, some - 37 * (np.arange(some.shape[1]) % 2)
     queries, keys = rng.integers(0, 600, (2, 900))
     queries[:450] = 7

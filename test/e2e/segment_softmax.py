@@ -13,6 +13,8 @@ import numpy as np
 import onnx
 from onnx import parser
 
+from edge_lists import graphs
+
 # How the sums over the edges of a node are spelled, and what picks them for the edges.
 ELEMENTS = """
   sums = ScatterElements<axis = 0, reduction = "add">(zeros, index, x)
@@ -129,21 +131,6 @@ g (float[n,{heads}] q, float[n,{heads}] k, float[n,{heads},{width}] v, int64[2,e
   sources3 = Expand(source3, all3)
 {maxima}  x = Exp(c)
 {sums.replace("{by}tuple", "tuple").replace("{by}", "rows")}{epsilon}{values}{end}}}"""
-
-
-def graphs():
-    """n and edges, rows are nodes that sum."""
-    rng = np.random.default_rng(7)
-    yield "one", 1, np.array([[0], [0]])
-    yield "none", 5, np.zeros((2, 0), np.int64)
-    some = rng.integers(0, 37, (2, 90))
-    some = some[:, some[0] % 5 != 0]  # nodes without an edge
-    some = np.concatenate([some, some[:, :20], [[3, 36], [3, 36]]], 1)
-    yield "some", 37, some
-    yield "negative", 37, some - 37 * (np.arange(some.shape[1]) % 2)
-    rows, columns = rng.integers(0, 600, (2, 900))
-    rows[:450] = 7
-    yield "hub", 600, np.stack([rows, columns])
 
 
 def reference(case, given, edges, n):

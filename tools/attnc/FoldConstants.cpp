@@ -46,8 +46,6 @@ double stepsOf(linalg::LinalgOp loops) {
   return steps;
 }
 
-bool isProduct(linalg::LinalgOp op) { return linalg::isaContractionOpInterface(op) || isa<linalg::ContractOp>(op); }
-
 /// The type of a stored tensor, or null.
 RankedTensorType storedType(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
@@ -87,7 +85,7 @@ private:
   /// Whether the cost of `op` is known, and small where it is no product.
   static bool isCheap(Operation &op) {
     if (auto loops = dyn_cast<linalg::LinalgOp>(op))
-      return isProduct(loops) || (stepsOf(loops) <= kMostSteps && !hasInnerLoops(op));
+      return linalg::isaContractionOpInterface(loops) || (stepsOf(loops) <= kMostSteps && !hasInnerLoops(op));
     return !op.getNumRegions() && (!isa<AttnDialect>(op.getDialect()) || isa<WeightOp, LayerNormOp>(op));
   }
 
@@ -111,7 +109,7 @@ private:
 
   static bool isLargeProduct(Operation &op) {
     auto product = dyn_cast<linalg::LinalgOp>(op);
-    if (!product || !isProduct(product) || !storedType(op.getResult(0)))
+    if (!product || !linalg::isaContractionOpInterface(product) || !storedType(op.getResult(0)))
       return false;
     auto elements = static_cast<double>(storedType(op.getResult(0)).getNumElements());
     return stepsOf(product) >= std::max(kLeastProducts, kLeastPerElement * elements);
@@ -176,13 +174,13 @@ private:
     how.omitUsesFromAbove = false;
     llvm::SetVector<Operation *> slice;
     if (failed(getBackwardSlice(value, &slice, how)))
-      return;
+      llvm_unreachable("what is constant has no operands of the entry");
     for (Operation *op : slice) { // what an op needs stands before it
       if (op->getBlock() != value.getParentBlock() || map.contains(op->getResult(0)))
         continue;
       if (auto weight = dyn_cast<WeightOp>(op))
         copyGlobal(weight.getGlobalAttr());
-      if (auto loops = dyn_cast<linalg::LinalgOp>(op); loops && isProduct(loops))
+      if (auto loops = dyn_cast<linalg::LinalgOp>(op); loops && linalg::isaContractionOpInterface(loops))
         count += stepsOf(loops);
       b.clone(*op, map);
     }

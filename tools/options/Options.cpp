@@ -296,7 +296,7 @@ std::optional<std::vector<int64_t>> parseShape(StringRef text) {
     if (part == "?")
       size = -1;
     else if (part == "*")
-      size = -2;
+      size = -2; // onnx::kOwnSize
     else if (part.getAsInteger(10, size) || size < 0)
       return std::nullopt;
     shape.push_back(size);

@@ -1,4 +1,5 @@
 #include "frontends/onnx/ops/Concatenate.h"
+#include "dialects/attn/ManyParts.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -8,12 +9,11 @@ Tensor attn::onnx::concatenate(Node &node, ArrayRef<Tensor> parts, int64_t dim, 
   OpBuilder &b = node.builder();
   if (parts.size() == 1 && ArrayRef<Expr>(parts[0].shape) == shape)
     return parts[0];
-  constexpr size_t kFewParts = 32; // beyond, analyses of buffers take long
   bool areOpen = llvm::any_of(parts, [&](const Tensor &part) { return !part.shape[dim].constant(); });
   Tensor result;
   result.dtype = parts[0].dtype;
   result.shape.assign(shape.begin(), shape.end());
-  if (parts.size() > kFewParts && areOpen) {
+  if (parts.size() > attn::kFewParts && areOpen) {
     SmallVector<Value> values;
     for (const Tensor &part : parts)
       if (!part.shape[dim].is(0))

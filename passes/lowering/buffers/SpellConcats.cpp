@@ -1,4 +1,5 @@
 #include "passes/lowering/buffers/SpellConcats.h"
+#include "dialects/attn/ManyParts.h"
 #include "passes/graph/Collect.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -7,8 +8,6 @@ using namespace mlir;
 using namespace attn;
 
 namespace {
-
-constexpr size_t kFewParts = 32;
 
 struct Parts {
   SmallVector<tensor::InsertSliceOp> insertions; // the last first
@@ -32,8 +31,8 @@ bool spans(tensor::InsertSliceOp insertion, tensor::EmptyOp whole, int64_t &dim)
   return dim >= 0;
 }
 
-/// The parts that insertions up to `last` put side by side, in the order of their places; few where these do not fill
-/// a tensor.
+/// The parts that insertions up to `last` put side by side, in the order of their places; none where these are few, or
+/// do not fill a tensor.
 Parts partsOf(tensor::InsertSliceOp last) {
   Parts parts;
   parts.insertions = {last};
