@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Windows that slide over rows, and elements a few steps apart: windows.py ATTNC ATTN_RUN FOLDER
 
-Depthwise convolutions and poolings are compared with NumPy in float64, strided slices bit by bit. Widths and heights lie around
-vectors and groups of rows, static and open; inputs end where the last window does.
+Convolutions and poolings are compared with NumPy in float64, strided slices bit by bit. Widths and heights lie around vectors
+and groups of rows, static and open; inputs end where the last window does.
 """
 import pathlib
 import subprocess
@@ -61,6 +61,31 @@ def check_convolutions(cpu):
     return count
 
 
+def check_products(cpu):
+    """Convolutions that sum over channels, with pads and a bias."""
+    rng, count = np.random.default_rng(4), 0
+    for channels, filters, groups, kernel, stride, pad in [(20, 33, 1, (1, 1), 1, 0), (3, 17, 1, (3, 3), 2, 1), (20, 9, 1, (3, 2), 1, 1),
+                                                          (32, 48, 2, (1, 1), 1, 0), (36, 18, 2, (3, 3), 1, 1), (17, 16, 1, (2, 2), 2, 0),
+                                                          (16, 5, 1, (1, 1), 2, 0), (40, 40, 20, (3, 3), 2, 1), (3, 8, 1, (4, 4), 4, 0)]:
+        w = rng.standard_normal((filters, channels // groups, *kernel)).astype(np.float32)
+        bias = rng.standard_normal(filters).astype(np.float32)
+        node = helper.make_node("Conv", ["x", "w", "bias"], ["y"], strides=[stride] * 2, group=groups, pads=[pad] * 4)
+        feeds = [rng.standard_normal((n, channels, *(s - 2 * pad for s in sizes(kernel, stride, 1, outputs)))).astype(np.float32)
+                 for n, outputs in [(1, (3, 3)), (2, (4, 16)), (1, (5, 17)), (1, (9, 7))]]
+        for dims, some in [(["n", channels, "h", "w_"], feeds), *((list(x.shape), [x]) for x in feeds[1:3])]:
+            for x, y in results("product", cpu, node, some, dims, [numpy_helper.from_array(w, "w"), numpy_helper.from_array(bias, "bias")]):
+                taps = windows(np.pad(x.astype(np.float64), [(0, 0), (0, 0), (pad, pad), (pad, pad)]), kernel, stride, 1)
+                taps = taps.reshape(len(x), groups, channels // groups, *taps.shape[2:])
+                parts = w.reshape(groups, filters // groups, *w.shape[1:]).astype(np.float64)
+                sums, bound = (np.einsum("ngchwij,gfcij->ngfhw", *both).reshape(len(x), filters, *taps.shape[3:5])
+                               for both in ((taps, parts), (np.abs(taps), np.abs(parts))))
+                want = sums + bias[:, None, None].astype(np.float64)
+                where = cpu, kernel, stride, groups, dims, x.shape
+                assert y.shape == want.shape and np.all(np.abs(y - want) <= 2e-6 * (bound + 1)), where
+                count += 1
+    return count
+
+
 def check_poolings(cpu):
     """The first of equal elements is the one that a maximum takes: indices tell."""
     rng, count = np.random.default_rng(2), 0
@@ -92,4 +117,4 @@ def check_slices(cpu):
     return count
 
 
-print(sum(check(cpu) for cpu in CPUS for check in (check_convolutions, check_poolings, check_slices)), "results agree")
+print(sum(check(cpu) for cpu in CPUS for check in (check_convolutions, check_products, check_poolings, check_slices)), "results agree")

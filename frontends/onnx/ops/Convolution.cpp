@@ -49,9 +49,13 @@ FailureOr<Convolution> readConvolution(Node &n, const Tensor &x, const Tensor &w
   return c;
 }
 
-/// Patches that tile the input, [N, spatial', C, window]: a view of the input
-/// transposed. What is left of the last stride is cut off.
+/// Patches that tile the input, [N, spatial', C, window] ([N, positions, C] for windows of one element): a view of the
+/// input transposed. What is left of the last stride is cut off.
 FailureOr<Tensor> tiledPatches(Node &n, const Convolution &c) {
+  if (llvm::all_of(c.window.kernel, [](const Expr &size) { return size.is(1); })) {
+    FailureOr<Tensor> flat = n.reshape(c.x, {c.x.shape[0], c.x.shape[1], product(c.window.output)});
+    return failed(flat) ? flat : n.transpose(*flat, {0, 2, 1});
+  }
   Tensor x = c.x;
   OpBuilder &b = n.builder();
   SmallVector<Expr, 4> cut(x.shape), split{x.shape[0], x.shape[1]};
