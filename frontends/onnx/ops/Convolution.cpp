@@ -21,6 +21,8 @@ struct Convolution {
   Expr channels, filters; // of one group
   Window window;
   size_t rank() const { return window.rank(); }
+  /// Whether patches have their channels last: then they are copied in rows. Of few, the window has longer ones.
+  bool endsWithChannels() const { return channels.constant().value_or(0) >= 8; }
 };
 
 FailureOr<Convolution> readConvolution(Node &n, const Tensor &x, const Tensor &w) {
@@ -49,64 +51,106 @@ FailureOr<Convolution> readConvolution(Node &n, const Tensor &x, const Tensor &w
   return c;
 }
 
-/// Patches that tile the input, [N, spatial', C, window] ([N, positions, C] for windows of one element): a view of the
-/// input transposed. What is left of the last stride is cut off.
-FailureOr<Tensor> tiledPatches(Node &n, const Convolution &c) {
-  if (llvm::all_of(c.window.kernel, [](const Expr &size) { return size.is(1); })) {
-    FailureOr<Tensor> flat = n.reshape(c.x, {c.x.shape[0], c.x.shape[1], product(c.window.output)});
-    return failed(flat) ? flat : n.transpose(*flat, {0, 2, 1});
-  }
-  Tensor x = c.x;
-  OpBuilder &b = n.builder();
-  SmallVector<Expr, 4> cut(x.shape), split{x.shape[0], x.shape[1]};
-  for (size_t d = 0; d < c.rank(); ++d) {
-    cut[d + 2] = c.window.output[d] * c.window.kernel[d];
-    split.push_back(c.window.output[d]);
-    split.push_back(c.window.kernel[d]);
-  }
-  if (cut != x.shape) {
-    SmallVector<OpFoldResult> offsets(x.rank(), b.getIndexAttr(0)), strides(x.rank(), b.getIndexAttr(1)), sizes;
-    for (const Expr &size : cut)
-      sizes.push_back(n.symbols().size(b, n.loc(), size));
-    Value v = tensor::ExtractSliceOp::create(b, n.loc(), n.type(x.dtype, cut), n.value(x), offsets, sizes, strides);
-    x.elements.reset();
-    x.weight.clear();
-    x.value = v;
-    x.shape.assign(cut.begin(), cut.end());
-  }
-  FailureOr<Tensor> view = n.reshape(x, split);
-  if (failed(view))
+/// x with its channels last, [N, spatial, G * C]. All such transposes are of three dimensions, so that those of one
+/// convolution and of the next cancel.
+FailureOr<Tensor> withChannelsLast(Node &n, const Tensor &x) {
+  ArrayRef<Expr> spatial = ArrayRef(x.shape).drop_front(2);
+  FailureOr<Tensor> flat = n.reshape(x, {x.shape[0], x.shape[1], product(spatial)});
+  if (failed(flat))
     return failure();
-  SmallVector<int64_t> permutation{0};
-  for (size_t d = 0; d < c.rank(); ++d)
-    permutation.push_back(2 + 2 * d);
-  permutation.push_back(1);
-  for (size_t d = 0; d < c.rank(); ++d)
-    permutation.push_back(3 + 2 * d);
-  return n.transpose(*view, permutation);
+  SmallVector<Expr, 4> shape{x.shape[0]};
+  shape.append(spatial.begin(), spatial.end());
+  shape.push_back(x.shape[1]);
+  return n.reshape(n.transpose(*flat, {0, 2, 1}), shape);
 }
 
-/// Patches copied from the padded input, [N, spatial', G * C, window].
-Tensor gatheredPatches(Node &n, const Convolution &c) {
+/// x without what is left of the last stride.
+Tensor cut(Node &n, const Convolution &c) {
+  Tensor x = c.x;
   OpBuilder &b = n.builder();
-  Tensor x = padded(n, c.x, c.window, constantNum(b, n.loc(), c.x.dtype, 0.0));
+  for (size_t d = 0; d < c.rank(); ++d)
+    x.shape[d + 2] = c.window.output[d] * c.window.kernel[d];
+  if (x.shape == c.x.shape)
+    return x;
+  SmallVector<OpFoldResult> offsets(x.rank(), b.getIndexAttr(0)), strides(x.rank(), b.getIndexAttr(1)), sizes;
+  for (const Expr &size : x.shape)
+    sizes.push_back(n.symbols().size(b, n.loc(), size));
+  Value v = tensor::ExtractSliceOp::create(b, n.loc(), n.type(x.dtype, x.shape), n.value(c.x), offsets, sizes, strides);
+  x.elements.reset();
+  x.weight.clear();
+  x.value = v;
+  return x;
+}
+
+/// Patches that tile the input, [N, spatial', G, C, window], or with C behind the window: a view of the input
+/// transposed.
+FailureOr<Tensor> tiledPatches(Node &n, const Convolution &c) {
+  SmallVector<Expr, 4> split{c.x.shape[0], Expr(c.groups), c.channels};
+  SmallVector<int64_t> permutation{0}, window;
+  for (size_t d = 0; d < c.rank(); ++d) {
+    permutation.push_back(static_cast<int64_t>(split.size()));
+    window.push_back(static_cast<int64_t>(split.size()) + 1);
+    split.append({c.window.output[d], c.window.kernel[d]});
+  }
+  permutation.push_back(1);
+  if (!c.endsWithChannels())
+    permutation.push_back(2);
+  permutation.append(window);
+  if (c.endsWithChannels())
+    permutation.push_back(2);
+  FailureOr<Tensor> view = n.reshape(cut(n, c), split);
+  return failed(view) ? view : n.transpose(*view, permutation);
+}
+
+/// Patches copied from the padded input, [N, spatial', G * C, window] or [N, spatial', G, window, C].
+FailureOr<Tensor> gatheredPatches(Node &n, const Convolution &c) {
+  OpBuilder &b = n.builder();
+  Num zero = constantNum(b, n.loc(), c.x.dtype, 0.0);
   size_t r = c.rank();
   Tensor out;
-  out.dtype = x.dtype;
-  out.shape.push_back(x.shape[0]);
+  out.dtype = c.x.dtype;
+  out.shape.push_back(c.x.shape[0]);
   out.shape.append(c.window.output.begin(), c.window.output.end());
-  out.shape.push_back(x.shape[1]);
-  out.shape.append(c.window.kernel.begin(), c.window.kernel.end());
-  SmallVector<AffineExpr> source{b.getAffineDimExpr(0), b.getAffineDimExpr(1 + r)};
-  for (size_t d = 0; d < r; ++d)
-    source.push_back(windowIndex(b.getContext(), c.window, d, 1 + d, 2 + r + d));
+  SmallVector<AffineExpr> source{b.getAffineDimExpr(0)};
+  FailureOr<Tensor> x = failure();
+  if (c.endsWithChannels()) {
+    x = withChannelsLast(n, c.x);
+    if (failed(x))
+      return failure();
+    x = padded(n, *x, c.window, zero, 1);
+    SmallVector<Expr, 4> shape(ArrayRef(x->shape).drop_back());
+    shape.append({Expr(c.groups), c.channels});
+    x = n.reshape(*x, shape);
+    if (failed(x))
+      return failure();
+    out.shape.push_back(c.groups);
+    out.shape.append(c.window.kernel.begin(), c.window.kernel.end());
+    out.shape.push_back(c.channels);
+    for (size_t d = 0; d < r; ++d)
+      source.push_back(windowIndex(b.getContext(), c.window, d, 1 + d, 2 + r + d));
+    source.append({b.getAffineDimExpr(1 + r), b.getAffineDimExpr(2 + 2 * r)});
+  } else {
+    x = padded(n, c.x, c.window, zero);
+    out.shape.push_back(x->shape[1]);
+    out.shape.append(c.window.kernel.begin(), c.window.kernel.end());
+    source.push_back(b.getAffineDimExpr(1 + r));
+    for (size_t d = 0; d < r; ++d)
+      source.push_back(windowIndex(b.getContext(), c.window, d, 1 + d, 2 + r + d));
+  }
   AffineMap maps[] = {AffineMap::get(out.rank(), 0, source, b.getContext()), b.getMultiDimIdentityMap(out.rank())};
   SmallVector<utils::IteratorType> iterators(out.rank(), utils::IteratorType::parallel);
   Value init = n.empty(out.dtype, out.shape);
   auto copy = [](OpBuilder &b, Location loc, ValueRange v) { linalg::YieldOp::create(b, loc, v[0]); };
   out.value =
-      linalg::GenericOp::create(b, n.loc(), init.getType(), n.value(x), init, maps, iterators, copy).getResult(0);
+      linalg::GenericOp::create(b, n.loc(), init.getType(), n.value(*x), init, maps, iterators, copy).getResult(0);
   return out;
+}
+
+/// The window's elements of all channels, as patches have them.
+FailureOr<Tensor> patches(Node &n, const Convolution &c) {
+  if (llvm::all_of(c.window.kernel, [](const Expr &size) { return size.is(1); }) && c.window.tiles())
+    return withChannelsLast(n, c.x);
+  return c.window.tiles() ? tiledPatches(n, c) : gatheredPatches(n, c);
 }
 
 /// [N, positions, G, M] (or without G) from patches and filters.
@@ -128,7 +172,8 @@ FailureOr<Tensor> contractPatches(Node &n, const Convolution &c, const Tensor &p
   right.append({c.filters, inner});
   b.labels.append({kFilter, kInner});
   out.push_back(kFilter);
-  FailureOr<Tensor> rows = n.reshape(patches, left), filters = n.reshape(c.w, right);
+  Tensor w = c.endsWithChannels() ? channelsLast(n, c.w) : c.w;
+  FailureOr<Tensor> rows = n.reshape(patches, left), filters = n.reshape(w, right);
   if (failed(rows) || failed(filters))
     return failure();
   a.tensor = *rows;
@@ -137,14 +182,10 @@ FailureOr<Tensor> contractPatches(Node &n, const Convolution &c, const Tensor &p
 }
 
 FailureOr<Tensor> asMatrixProduct(Node &n, const Convolution &c, FinishSums finish) {
-  FailureOr<Tensor> patches = failure();
-  if (c.window.tiles())
-    patches = tiledPatches(n, c);
-  else
-    patches = gatheredPatches(n, c);
-  if (failed(patches))
+  FailureOr<Tensor> rows = patches(n, c);
+  if (failed(rows))
     return failure();
-  FailureOr<Tensor> y = contractPatches(n, c, *patches);
+  FailureOr<Tensor> y = contractPatches(n, c, *rows);
   if (succeeded(y) && c.groups > 1)
     y = n.reshape(*y, {c.x.shape[0], product(c.window.output), c.w.shape[0]});
   if (succeeded(y)) // in rows, as the kernel of a product has them
@@ -156,47 +197,73 @@ FailureOr<Tensor> asMatrixProduct(Node &n, const Convolution &c, FinishSums fini
   return n.reshape(n.transpose(*y, {0, 2, 1}), shape);
 }
 
-/// One loop nest over [N, G, M, spatial', C, window].
+/// The filters with the window in front, [window, G], and behind it M and C where they are not 1: channels that stand
+/// last have theirs side by side.
+FailureOr<Tensor> windowFirst(Node &n, const Convolution &c) {
+  Expr window = product(c.window.kernel);
+  FailureOr<Tensor> flat = n.reshape(c.w, {c.w.shape[0] * c.channels, window});
+  if (failed(flat))
+    return failure();
+  SmallVector<Expr, 4> shape(c.window.kernel.begin(), c.window.kernel.end());
+  shape.push_back(c.groups);
+  for (const Expr &size : {c.filters, c.channels})
+    if (!size.is(1))
+      shape.push_back(size);
+  return n.reshape(n.transpose(*flat, {1, 0}), shape);
+}
+
+/// One loop nest over [N, G, M, spatial', C, window], without M and C where they are 1.
 FailureOr<Tensor> direct(Node &n, const Convolution &c) {
   OpBuilder &b = n.builder();
   MLIRContext *context = b.getContext();
   size_t r = c.rank();
-  Tensor x = padded(n, c.x, c.window, constantNum(b, n.loc(), c.x.dtype, 0.0));
-  SmallVector<Expr, 4> xShape{x.shape[0], Expr(c.groups), c.channels}, wShape{Expr(c.groups), c.filters};
-  xShape.append(x.shape.begin() + 2, x.shape.end());
-  wShape.append(c.w.shape.begin() + 1, c.w.shape.end());
-  FailureOr<Tensor> grouped = n.reshape(x, xShape), filters = n.reshape(c.w, wShape);
-  if (failed(grouped) || failed(filters))
+  bool hasFilters = !c.filters.is(1), hasChannels = !c.channels.is(1);
+  FailureOr<Tensor> x = padded(n, c.x, c.window, constantNum(b, n.loc(), c.x.dtype, 0.0));
+  SmallVector<Expr, 4> xShape{x->shape[0], Expr(c.groups), c.channels}, shape{x->shape[0], Expr(c.groups)};
+  xShape.append(x->shape.begin() + 2, x->shape.end());
+  if (hasChannels)
+    x = n.reshape(*x, xShape);
+  FailureOr<Tensor> filters = windowFirst(n, c);
+  if (failed(x) || failed(filters))
     return failure();
-  unsigned loops = 4 + 2 * r;
+  unsigned place = 2 + hasFilters, window = place + r + hasChannels, loops = window + r;
   auto dim = [&](unsigned d) { return getAffineDimExpr(d, context); };
-  SmallVector<AffineExpr> xMap{dim(0), dim(1), dim(3 + r)}, wMap{dim(1), dim(2), dim(3 + r)};
-  SmallVector<AffineExpr> yMap{dim(0), dim(1), dim(2)};
-  SmallVector<Expr, 4> shape{x.shape[0], Expr(c.groups), c.filters};
+  SmallVector<AffineExpr> xMap{dim(0), dim(1)}, wMap, yMap{dim(0), dim(1)};
+  if (hasChannels)
+    xMap.push_back(dim(place + r));
+  if (hasFilters) {
+    yMap.push_back(dim(2));
+    shape.push_back(c.filters);
+  }
   for (size_t d = 0; d < r; ++d) {
-    xMap.push_back(windowIndex(context, c.window, d, 3 + d, 4 + r + d));
-    wMap.push_back(dim(4 + r + d));
-    yMap.push_back(dim(3 + d));
+    xMap.push_back(windowIndex(context, c.window, d, place + d, window + d));
+    wMap.push_back(dim(window + d));
+    yMap.push_back(dim(place + d));
     shape.push_back(c.window.output[d]);
   }
+  wMap.push_back(dim(1));
+  if (hasFilters)
+    wMap.push_back(dim(2));
+  if (hasChannels)
+    wMap.push_back(dim(place + r));
   SmallVector<utils::IteratorType> iterators(loops, utils::IteratorType::parallel);
-  std::fill(iterators.begin() + 3 + r, iterators.end(), utils::IteratorType::reduction);
-  DType sum = computeDType(x.dtype);
+  std::fill(iterators.begin() + place + r, iterators.end(), utils::IteratorType::reduction);
+  DType sum = computeDType(c.x.dtype);
   Value init = n.filled(sum, shape, constantNum(b, n.loc(), sum, 0.0).value());
   AffineMap maps[] = {AffineMap::get(loops, 0, xMap, context), AffineMap::get(loops, 0, wMap, context),
                       AffineMap::get(loops, 0, yMap, context)};
   auto body = [&](OpBuilder &b, Location loc, ValueRange v) {
-    Num element = convert(Num(b, loc, x.dtype, v[0]), sum), weight = convert(Num(b, loc, x.dtype, v[1]), sum);
+    Num element = convert(Num(b, loc, c.x.dtype, v[0]), sum), weight = convert(Num(b, loc, c.x.dtype, v[1]), sum);
     linalg::YieldOp::create(b, loc, (Num(b, loc, sum, v[2]) + element * weight).value());
   };
-  SmallVector<Value> operands{n.value(*grouped), n.value(*filters)};
+  SmallVector<Value> operands{n.value(*x), n.value(*filters)};
   Tensor y;
   y.dtype = sum;
   y.shape.assign(shape.begin(), shape.end());
   y.value = linalg::GenericOp::create(b, n.loc(), init.getType(), operands, init, maps, iterators, body).getResult(0);
-  SmallVector<Expr, 4> result{x.shape[0], c.w.shape[0]};
+  SmallVector<Expr, 4> result{c.x.shape[0], c.w.shape[0]};
   result.append(c.window.output.begin(), c.window.output.end());
-  return n.reshape(n.cast(y, x.dtype), result);
+  return n.reshape(n.cast(y, c.x.dtype), result);
 }
 
 } // namespace

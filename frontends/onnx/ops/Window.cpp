@@ -92,7 +92,7 @@ FailureOr<Window> readWindow(Node &n, const Tensor &x, ArrayRef<Expr> kernel) {
   return w;
 }
 
-Tensor padded(Node &n, const Tensor &x, const Window &window, const Num &value) {
+Tensor padded(Node &n, const Tensor &x, const Window &window, const Num &value, size_t first) {
   OpBuilder &b = n.builder();
   auto isZero = [](const Expr &e) { return e.is(0); };
   if (llvm::all_of(window.padBegin, isZero) && llvm::all_of(window.padEnd, isZero) &&
@@ -101,12 +101,12 @@ Tensor padded(Node &n, const Tensor &x, const Window &window, const Num &value) 
   Tensor out;
   out.dtype = x.dtype;
   out.shape = x.shape;
-  SmallVector<OpFoldResult> low(2, b.getIndexAttr(0)), high(2, b.getIndexAttr(0));
+  SmallVector<OpFoldResult> low(x.rank(), b.getIndexAttr(0)), high(low);
   for (size_t d = 0; d < window.rank(); ++d) {
-    low.push_back(n.symbols().size(b, n.loc(), window.padBegin[d]));
     Expr end = window.padEnd[d] + window.overhang[d];
-    high.push_back(n.symbols().size(b, n.loc(), end));
-    out.shape[d + 2] = x.shape[d + 2] + window.padBegin[d] + end;
+    low[first + d] = n.symbols().size(b, n.loc(), window.padBegin[d]);
+    high[first + d] = n.symbols().size(b, n.loc(), end);
+    out.shape[first + d] = x.shape[first + d] + window.padBegin[d] + end;
   }
   Value v = tensor::PadOp::create(b, n.loc(), n.type(x.dtype, out.shape), n.value(x), low, high, value.value());
   out.value = v;

@@ -29,9 +29,9 @@ struct Window {
 /// size `kernel` over the dimensions 2.. of `x`.
 mlir::FailureOr<Window> readWindow(Node &n, const Tensor &x, llvm::ArrayRef<Expr> kernel);
 
-/// `x` with `value` around its spatial dimensions, enough for every position
-/// of the window.
-Tensor padded(Node &n, const Tensor &x, const Window &window, const Num &value);
+/// `x` with `value` around its spatial dimensions, `first` and those behind it, enough for every position of the
+/// window.
+Tensor padded(Node &n, const Tensor &x, const Window &window, const Num &value, size_t first = 2);
 
 /// [N, spatial..., C] as [N, C, spatial...], and back.
 Tensor channelsFirst(Node &n, const Tensor &x);
