@@ -765,6 +765,33 @@ def RaiseBlockProductsPass : Pass<"attn-raise-block-products", "::mlir::ModuleOp
                            "::mlir::tensor::TensorDialect"];
 }
 
+def MoveChannelsPass : Pass<"attn-move-channels"> {
+  let summary = "what stands between convolutions keeps its channels last, as their products have them";
+  let description = [{
+    A convolution gives rows of channels, which ONNX wants behind the batch: a
+    transpose follows, and one back stands before the next convolution. Ops
+    between them (elementwise ones, windows, pads, concatenations) that read one
+    another's results are written for channels that stand last, where fewer
+    elements are transposed then: the transposes around them go. Sums over
+    places read what they read in either order.
+
+    ```mlir
+    %t = linalg.transpose ins(%x : tensor<1x49x64xf32>) ... permutation = [0, 2, 1]
+    %y = linalg.generic {max(x, 0)} ins(%t : tensor<1x64x49xf32>)
+    %z = linalg.transpose ins(%y : tensor<1x64x49xf32>) ... permutation = [0, 2, 1]
+    ```
+
+    becomes
+
+    ```mlir
+    %z = linalg.generic {max(x, 0)} ins(%x : tensor<1x49x64xf32>)
+    ```
+
+    Numerical effect: none.
+  }];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def SelectRowsPass : Pass<"attn-select-rows"> {
   let summary = "a contraction with ones at one position of each row reads that row";
   let description = [{

@@ -48,6 +48,7 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   add(createFoldLayoutPass());
   add(createCanonicalizerPass());
   add(createCSEPass());
+  add(createMoveChannelsPass());
   add(createFuseElementwisePass());
   add(createCanonicalizerPass());
   add(createCSEPass());
