@@ -213,6 +213,28 @@ def check_edge_values(folder, rng):
         np.testing.assert_allclose(np.load(f"{folder}/y.npy"), want, rtol=1e-4, atol=1e-5, err_msg=graph)
 
 
+def check_shared_lists(folder, rng):
+    """Two attentions over the same edges, of which the first is divided last."""
+    case, second = next(case for case in CASES if case[0] == "after"), """
+  mean = Gather(total, rows)
+  a = Div(x, mean)
+  long = Unsqueeze(a, last)
+  vi = Neg(vj)
+  wi = Mul(long, vi)
+  turned = ScatterElements<axis = 0, reduction = "add">(zeros3, index3, wi)
+"""
+    first, quotient = case[5].split("  y = ")
+    end = first + second + "  apart_y = " + quotient + "  y = Sub(apart_y, turned)\n"
+    library, verdicts = compile_case(folder, "shared", text((*case[:5], end, *case[6:]), 3, 5))
+    assert [v["fused"] for v in verdicts] == [True, True], verdicts
+    for graph, n, edges in graphs():
+        given = inputs(rng, n, 3, 5)
+        done = run(library, folder, given | {"edges": edges.astype(np.int64)})
+        assert done.returncode == 0, (graph, done)
+        want = 2 * reference(case, given, edges, n)[0]
+        np.testing.assert_allclose(np.load(f"{folder}/y.npy"), want, rtol=1e-4, atol=1e-5, err_msg=graph)
+
+
 def main(folder):
     rng, agree = np.random.default_rng(3), 0
     for case in CASES:
@@ -233,6 +255,7 @@ def main(folder):
             if name == "geometric" and (heads, width) == (1, 8):
                 expect_refusals(library, folder, rng, case)
     check_edge_values(folder, rng)
+    check_shared_lists(folder, rng)
     print(agree, "runs agree")
 
 

@@ -20,8 +20,10 @@ public:
   }
 
   SegmentAttentionOp build(SegmentLists &lists) {
-    b.setInsertionPoint(match.result.getDefiningOp());
+    // The loops stand in the order in which they are matched; their quotients need not.
+    b.setInsertionPoint(match.loops);
     auto [order, ends] = sortedEdges(lists);
+    b.setInsertionPoint(match.result.getDefiningOp());
     SmallVector<unsigned> own{match.edgeDim}, all{match.edgeDim};
     llvm::append_range(own, match.heads);
     for (unsigned n = match.edgeDim + 1; n != result.getRank(); ++n)

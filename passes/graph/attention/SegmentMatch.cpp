@@ -281,6 +281,7 @@ std::optional<SegmentMatch> SegmentMatcher::match(linalg::LinalgOp &softmax, Mis
     return fail("its values are no tensor");
   if (std::string why = found.result ? "" : whyUsedElsewhere(); !why.empty())
     return fail(why);
+  found.loops = sums.outer;
   if (!found.result)
     found.result = sums.outer.getResult(0);
   return found;

@@ -29,7 +29,8 @@ struct Scatter {
 };
 
 struct SegmentMatch {
-  mlir::Value result;             ///< of the loops that sum values, or their quotient
+  mlir::scf::ForOp loops;         ///< that sum values
+  mlir::Value result;             ///< of the loops, or their quotient
   mlir::linalg::LinalgOp softmax; ///< the quotient
   mlir::Value edges, nodes;       ///< how many
   CheckIndexOp nodeCheck;         ///< of the node of an edge
