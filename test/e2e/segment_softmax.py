@@ -46,6 +46,12 @@ REPLACED = """
   lows = ScatterElements<axis = 0, reduction = "min">(none, index, floor)
 """
 PLAIN = "  c = Identity(s)\n"
+# One node more than there are: a negative index is another node, counted from the end.
+LONGER = """
+  more = Constant<value = int64[2] {1, 0}>()
+  shape1 = Add(shape, more)
+  zeros1 = ConstantOfShape<value = float[1] {0}>(shape1)
+""" + ELEMENTS.replace("(zeros,", "(zeros1,")
 EPSILON = "  tiny = Constant<value = float {%g}>()\n  total = Add(z, tiny)\n"
 NO_EPSILON = "  total = Identity(z)\n"
 VALUES = "  vj = Gather(v, columns)\n"
@@ -77,7 +83,8 @@ CASES = [
     ("after", True, LOWEST + MAXIMA, ELEMENTS, "  tiny = Constant<value = float {1e-9}>()\n  total = Add(sums, tiny)\n",
      AFTER.format(by="total"), 1e-9, -3e38),
     # Near misses: sums at other nodes, sums that may be small beside what is added, weights that are shown, NaN at nodes
-    # without edges.
+    # without edges, sums over more nodes.
+    ("longer", False, LOWEST + MAXIMA, LONGER, NO_EPSILON, WEIGHTED + AGGREGATED, 0, None),
     ("sources", False, LOWEST + MAXIMA, ELEMENTS, NO_EPSILON, WEIGHTED + BY_SOURCES, 0, None),
     ("crossed", False, LOWEST + MAXIMA, ELEMENTS.replace("{by}", "columns"), NO_EPSILON, WEIGHTED + AGGREGATED, 0, None),
     ("added", False, PLAIN, ELEMENTS, EPSILON % 0.25, WEIGHTED + AGGREGATED, 0.25, 0),
@@ -144,9 +151,10 @@ def reference(case, given, edges, n):
         top[:] = 0
     else:
         np.maximum.at(top, rows, s)
-    x, sums = np.exp(s - top[rows]), np.zeros(q.shape)
-    np.add.at(sums, rows, x)
-    z = sums[columns if name == "crossed" else rows]
+    x, sums = np.exp(s - top[rows]), np.zeros((n + 1, q.shape[1]))
+    own = edges[0] if name == "longer" else rows
+    np.add.at(sums, own, x)
+    z = sums[columns if name == "crossed" else own]
     if name == "mean":
         z = z / np.bincount(rows, minlength=n)[rows][:, None]
     with np.errstate(all="ignore"):

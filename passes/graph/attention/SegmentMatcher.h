@@ -39,6 +39,7 @@ private:
                                 mlir::Value integer);
   Element integerIn(const Element &element, mlir::Value integer);
   std::optional<Gathered> gather(const Element &element);
+  bool isOfNodes(CheckIndexOp check);
   std::optional<Gathered> readOfNode(const Element &element);
   std::optional<Scatter> scatterOf(const Element &element, llvm::SmallVector<mlir::AffineExpr> &places);
   std::optional<Element> peelEpsilon(ElementReader &in, const Element &divisor);

@@ -109,7 +109,7 @@ std::optional<SegmentMatcher::Visit> SegmentMatcher::visit(Scatter scatter, Arra
   }
   CheckIndexOp check = getCheck(scatter.insert.getIndices()[scatter.nodeDim]);
   std::optional<Element> node = readIn(scatter.loops, visit.loops, integerOf(check));
-  if (!node)
+  if (!node || !isOfNodes(check))
     return std::nullopt;
   visit.node = *node;
   visit.update = readIn(scatter.loops, visit.loops, scatter.update);
@@ -155,10 +155,15 @@ std::optional<SegmentMatcher::Gathered> SegmentMatcher::gather(const Element &el
   return gathered;
 }
 
+/// Whether `check` is of as many nodes as there are: -1 is the last of them, and no other may be missing.
+bool SegmentMatcher::isOfNodes(CheckIndexOp check) {
+  return Extent::of(OpFoldResult(check.getSize())) == Extent::of(OpFoldResult(found.nodes));
+}
+
 /// `element`, read at the edge's node.
 std::optional<SegmentMatcher::Gathered> SegmentMatcher::readOfNode(const Element &element) {
   std::optional<Gathered> gathered = gather(reader.strip(element));
-  if (!gathered || !reader.isSame(gathered->index, found.node))
+  if (!gathered || !reader.isSame(gathered->index, found.node) || !isOfNodes(gathered->check))
     return std::nullopt;
   return gathered;
 }
