@@ -14,16 +14,15 @@ def Attn_SegmentAttentionOp
     softmax of their scores, with H heads of width C each:
 
         edges(n)      = order[ends[n - 1]], ..., order[ends[n] - 1]    (from 0 for n = 0)
-        m[n,h]        = max of scores[e,h] over the e in edges(n)
+        m[n,h]        = max of floor and scores[e,h] over the e in edges(n)
         w[e,h]        = exp(scores[e,h] - m[n,h])
-                        / (sum of exp(scores[f,h] - m[n,h]) over the f in edges(n)
-                           + epsilon * exp(max(floor - m[n,h], 0)))
+                        / (sum of exp(scores[f,h] - m[n,h]) over the f in edges(n) + epsilon)
         result[n,h,c] = sum of w[e,h] * values[r(e),h,c] over the e in edges(n)
 
     r(e) is rows[e], or e without rows. A node without edges gets zeros. An edge
     that is listed twice counts twice. Sums are taken in f32 (f64 for f64).
-    Without floor, epsilon stands alone: graphs add it to the sum after they have
-    subtracted the greatest of a node's scores and of some constant, the floor. It is no
+    Without a floor m is a score. Graphs subtract the greatest of a node's scores and
+    of some constant, the floor, which says what epsilon is beside the sum. It is no
     attn.attention: there the scores are a matrix over nodes and edges, of which
     a mask hides all but one entry of each column.
 

@@ -115,14 +115,13 @@ LogicalResult Interpreter::runSegmentAttention(SegmentAttentionOp op) {
     size_t begin = node ? ends.data[node - 1].integer : 0, end = ends.data[node].integer;
     auto edgeAt = [&](size_t n) { return size_t(get(op.getOrder())->data[n].integer); };
     for (size_t head = 0; head != heads; ++head) {
-      double max = -std::numeric_limits<double>::infinity(), sum = 0;
+      double max = op.getFloor() ? op.getFloor()->convertToDouble() : -std::numeric_limits<double>::infinity();
+      double sum = op.getEpsilon().convertToDouble();
       auto scoreAt = [&](size_t n) { return scores.data[edgeAt(n) * heads + head].real; };
       for (size_t n = begin; n < end; ++n)
         max = std::fmax(max, scoreAt(n));
       for (size_t n = begin; n < end; ++n)
         sum += std::exp(scoreAt(n) - max);
-      double above = op.getFloor() ? std::fmax(op.getFloor()->convertToDouble() - max, 0) : 0;
-      sum += op.getEpsilon().convertToDouble() * std::exp(above);
       for (size_t column = 0; column != width; ++column) {
         double total = 0;
         for (size_t n = begin; n < end; ++n) {

@@ -144,7 +144,7 @@ std::optional<double> SegmentMatcher::startAt(Value value, ArrayRef<AffineExpr> 
 }
 
 /// The scores of which the exponentials are, less the greatest of their node or as they are. What is added to the sum
-/// of the latter is added where the greatest is 0; where it is more, it is less by then.
+/// of the latter is added where the greatest is 0; where it is more, the sum is at least 1.
 void SegmentMatcher::takeScores(const Element &exponential) {
   Element whole = reader.operand(exponential, 0), difference = reader.strip(whole);
   found.epsilon = epsilon;
@@ -153,7 +153,8 @@ void SegmentMatcher::takeScores(const Element &exponential) {
   isShifted = start.has_value();
   if (!isShifted)
     found.scores = whole;
-  if (found.epsilon <= kNegligible && isShifted && *start <= -std::numeric_limits<float>::max())
+  // From -inf on: the sum is at least 1, or NaN where all scores are -inf. Above, it may be 0.
+  if (found.epsilon <= kNegligible && isShifted && *start == kNone)
     found.epsilon = 0;
   if (found.epsilon != 0)
     found.floor = start.value_or(0);

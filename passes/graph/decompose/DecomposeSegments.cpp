@@ -25,7 +25,8 @@ public:
     OpFoldResult heads = tensor::getMixedSize(b, loc, op.getValues(), 1);
     OpFoldResult width = tensor::getMixedSize(b, loc, op.getValues(), 2);
     Value one = arith::ConstantIndexOp::create(b, loc, 1), some = dim(op.getValues(), 1);
-    tops = forEach(filledTensor(b, loc, {nodes, heads}, acc, -kInfinity), some, one,
+    double lowest = op.getFloor() ? op.getFloor()->convertToDouble() : -kInfinity;
+    tops = forEach(filledTensor(b, loc, {nodes, heads}, acc, lowest), some, one,
                    [&](Value old, Value edge, ValueRange at) -> Value {
                      return arith::MaximumFOp::create(b, loc, old, scoreOf(edge, at[1], acc));
                    });
@@ -35,8 +36,7 @@ public:
                    });
     Value result = forEach(filledTensor(b, loc, {nodes, heads, width}, acc, 0), some, dim(op.getValues(), 2),
                            [&](Value old, Value edge, ValueRange at) -> Value {
-                             Value sum = tensor::ExtractOp::create(b, loc, sums, at.take_front(2));
-                             sum = addEpsilon(sum, tensor::ExtractOp::create(b, loc, tops, at.take_front(2)));
+                             Value sum = addEpsilon(tensor::ExtractOp::create(b, loc, sums, at.take_front(2)));
                              Value weight = arith::DivFOp::create(b, loc, weightOf(edge, at, acc), sum);
                              Value row = op.getRows() ? indexAt(op.getRows(), edge) : edge;
                              Value value = tensor::ExtractOp::create(b, loc, op.getValues(), {row, at[1], at[2]});
@@ -66,16 +66,10 @@ private:
     return math::ExpOp::create(b, loc, arith::SubFOp::create(b, loc, scoreOf(edge, at[1], type), top));
   }
 
-  Value addEpsilon(Value sum, Value top) {
+  Value addEpsilon(Value sum) {
     if (op.getEpsilon().isZero())
       return sum;
-    Type type = sum.getType();
-    Value epsilon = floatConstant(b, loc, type, op.getEpsilon().convertToDouble());
-    if (std::optional<APFloat> floor = op.getFloor()) {
-      Value above = arith::SubFOp::create(b, loc, floatConstant(b, loc, type, floor->convertToDouble()), top);
-      above = arith::MaximumFOp::create(b, loc, above, floatConstant(b, loc, type, 0));
-      epsilon = arith::MulFOp::create(b, loc, epsilon, math::ExpOp::create(b, loc, above));
-    }
+    Value epsilon = floatConstant(b, loc, sum.getType(), op.getEpsilon().convertToDouble());
     return arith::AddFOp::create(b, loc, sum, epsilon);
   }
 

@@ -59,7 +59,7 @@ public:
         return sums;
       });
       markLong(k.b);
-      divide(sums, tops);
+      divide(sums);
     });
   }
 
@@ -92,7 +92,7 @@ private:
   }
 
   Vecs findTops() {
-    double lowest = -std::numeric_limits<double>::infinity();
+    double lowest = spec.floor.value_or(-std::numeric_limits<float>::infinity());
     Vecs tops = k.loop(begin, end, kEdgesOfBlock, Vecs(registers, splat(lowest)), [&](Index from, Vecs tops) {
       return k.loop(from, minimum(from + kEdgesOfBlock, end), 1, tops, [&](Index n, Vecs tops) {
         for (auto [top, score] : llvm::zip_equal(tops, scoresOf(edgeAt(n))))
@@ -124,14 +124,6 @@ private:
                                  /*isDataCache=*/true);
   }
 
-  Vec epsilonAt(const Vec &top) {
-    if (!spec.floor)
-      return splat(spec.epsilon);
-    // No exponent beyond 2^127; far below the floor all weights are as good as 0.
-    Vec above = greaterOf(splat(0), atMost(splat(*spec.floor) - top, splat(88)));
-    return exp2(k, above * kLog2E, hasScalef) * spec.epsilon;
-  }
-
   void addValues(const Index &from, const Index &count, ArrayRef<Piece> group) {
     Vecs none(group.size(), k.splat(k.f32(0), valueLanes));
     Vecs sums = k.loop(0, count, 1, none, [&](Index n, Vecs sums) {
@@ -148,9 +140,9 @@ private:
       store(load(result, first, piece) + sum, piece);
   }
 
-  void divide(const Vecs &sums, const Vecs &tops) {
+  void divide(const Vecs &sums) {
     for (auto [n, sum] : llvm::enumerate(sums))
-      weights.setVector(1.0 / (spec.epsilon != 0 ? sum + epsilonAt(tops[n]) : sum), int64_t(n) * lanes);
+      weights.setVector(1.0 / (spec.epsilon != 0 ? sum + spec.epsilon : sum), int64_t(n) * lanes);
     for (const Piece &piece : pieces)
       store(load(result, first, piece) * k.splat(weights(piece.head), valueLanes), piece);
   }
