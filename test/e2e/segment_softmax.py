@@ -247,6 +247,15 @@ def check_shared_lists(folder, rng):
         np.testing.assert_allclose(np.load(f"{folder}/y.npy"), want, rtol=1e-4, atol=1e-5, err_msg=graph)
 
 
+def check_exposure(folder):
+    """Weights of edges are no output, which is said of the attention that is asked for."""
+    for asked, refusal in ("all", "no fused attention can be shown"), ("a", "the attention 'a' cannot be shown"):
+        done = subprocess.run(["attnc", f"{folder}/own.onnx", "-o", f"{folder}/own.so", f"--expose-attention={asked}"],
+                              capture_output=True, text=True)
+        reason = "node 'a' (Div): its weights are no output: it has one for each edge"
+        assert done.returncode == 1 and refusal in done.stderr and reason in done.stderr, done
+
+
 def main(folder):
     rng, agree = np.random.default_rng(3), 0
     for case in CASES:
@@ -268,6 +277,7 @@ def main(folder):
                 expect_refusals(library, folder, rng, case)
     check_edge_values(folder, rng)
     check_shared_lists(folder, rng)
+    check_exposure(folder)
     print(agree, "runs agree")
 
 

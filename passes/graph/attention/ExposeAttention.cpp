@@ -1,5 +1,6 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/NodeLocation.h"
+#include "dialects/attn/SegmentAttentionOp.h"
 #include "passes/Passes.h"
 #include "passes/graph/FusionVerdict.h"
 #include "passes/graph/Pipeline.h"
@@ -8,9 +9,11 @@
 #include "passes/graph/attention/RowDivisor.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/IRMapping.h"
@@ -68,8 +71,8 @@ StringRef whyNot(AttentionOp op) {
 }
 
 /// "name" of "node 'name' (Softmax)".
-StringRef nameOfNode(AttentionOp op) {
-  StringRef node = nodeName(op.getLoc()), name = node.split('\'').second;
+StringRef nameOfNode(Operation *op) {
+  StringRef node = nodeName(op->getLoc()), name = node.split('\'').second;
   return name.empty() ? node : name.rsplit('\'').first;
 }
 
@@ -359,7 +362,9 @@ struct ExposeAttentionPass : impl::ExposeAttentionPassBase<ExposeAttentionPass> 
       }
       shown.append(*more);
     }
-    getOperation().walk([&](AttentionOp op) {
+    getOperation().walk([&](Operation *op) {
+      if (!isa<AttentionOp, SegmentAttentionOp>(op))
+        return;
       StringRef name = nameOfNode(op), entry = VerdictName(op).entry;
       if (llvm::any_of(nodes, [&](StringRef node) {
             return node == "all" || node == name ||
@@ -367,7 +372,7 @@ struct ExposeAttentionPass : impl::ExposeAttentionPassBase<ExposeAttentionPass> 
           }))
         attentions.push_back(op);
     });
-    for (AttentionOp op : attentions)
+    for (Operation *op : attentions)
       expose(op, shown);
     if (!attentions.empty())
       complete();
@@ -382,10 +387,11 @@ private:
     StringRef reason = {};
   };
 
-  void expose(AttentionOp op, ArrayRef<Shown> shown) {
-    Entry &entry = entries.emplace_back(Entry{VerdictName(op)});
-    auto function = op->getParentOfType<func::FuncOp>();
-    entry.reason = whyNot(op);
+  void expose(Operation *attention, ArrayRef<Shown> shown) {
+    Entry &entry = entries.emplace_back(Entry{VerdictName(attention)});
+    auto function = attention->getParentOfType<func::FuncOp>();
+    auto op = dyn_cast<AttentionOp>(attention);
+    entry.reason = op ? whyNot(op) : StringRef("it has one for each edge, not for queries and keys");
     if (entry.reason.empty() && !function->hasAttr(AttnDialect::kEntryAttr))
       entry.reason = "it stands in a function that is not an entry";
     if (!entry.reason.empty())
@@ -463,7 +469,7 @@ private:
           });
   }
 
-  SmallVector<AttentionOp> attentions;
+  SmallVector<Operation *> attentions;
   SmallVector<Entry> entries;
 };
 

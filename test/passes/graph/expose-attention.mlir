@@ -317,3 +317,22 @@ module attributes {attn.fusion_report = [{fused = true, node = "node 'soft' (Sof
   }
 }
 #node = loc("node 'soft' (Softmax)")
+
+// -----
+
+// Weights of edges are no matrix of queries and keys, and the report says so.
+// CHECK: module attributes {attn.fusion_report = [{fused = true, node = "node 'soft' (Div)",
+// CHECK-SAME: not_exposed = "it has one for each edge, not for queries and keys"}]}
+// CHECK-LABEL: func.func @segments
+// CHECK-SAME: -> (tensor<3x1x2xf32> {attn.name = "y"})
+// OTHER: module attributes {attn.fusion_report = [{fused = true, node = "node 'soft' (Div)"}]}
+// OTHER-NEXT: func.func @segments
+module attributes {attn.fusion_report = [{fused = true, node = "node 'soft' (Div)"}]} {
+  func.func @segments(%s: tensor<4x1xf32>, %v: tensor<4x1x2xf32>, %order: tensor<4xi64>, %ends: tensor<3xi64>)
+      -> (tensor<3x1x2xf32> {attn.name = "y"}) attributes {attn.entry} {
+    %y = attn.segment_attention %s, %v by %order, %ends
+        : tensor<4x1xf32>, tensor<4x1x2xf32>, tensor<4xi64>, tensor<3xi64> -> tensor<3x1x2xf32> loc(#node)
+    return %y : tensor<3x1x2xf32>
+  }
+}
+#node = loc("node 'soft' (Div)")
