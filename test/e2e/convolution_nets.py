@@ -26,7 +26,7 @@ def taps(x, node, value):
 
 
 def convolve(node, x, w, bias=None):
-    groups, spatial = next(a.i for a in node.attribute if a.name == "group"), "hw"[:x.ndim - 2]
+    groups, spatial = next(a.i for a in node.attribute if a.name == "group"), "hwd"[:x.ndim - 2]
     view = taps(x, node, 0)
     view = view.reshape(len(x), groups, -1, *view.shape[2:])
     y = np.einsum(f"ngc{spatial}{spatial.upper()},gfc{spatial.upper()}->ngf{spatial}", view, w.reshape(groups, -1, *w.shape[1:]))
@@ -138,7 +138,7 @@ class Net:
 
 
 def net(rng):
-    n = Net(rng, int(rng.choice([1, 2, 2])))
+    n = Net(rng, int(rng.choice([1, 2, 2, 3])))
     channels = int(rng.choice([3, 16]))
     n.add("x", channels, 0)
     n.convolution()
@@ -172,7 +172,7 @@ def check(number):
     n, channels, results = net(rng)
     shape = [int(rng.integers(1, 3)), channels, *(int(rng.choice([1, 5, 8, 14, 17])) for _ in range(n.spatial))]
     x = rng.standard_normal(shape).astype(np.float32)
-    dims = shape if number % 2 else ["n", channels, *("hw"[:n.spatial])]
+    dims = shape if number % 2 else ["n", channels, *("hwd"[:n.spatial])]
     path = FOLDER / "net.onnx"
     onnx.save(model(n, results, dims), path)
     want = evaluate(n, x.astype(np.float64), results)
