@@ -283,8 +283,9 @@ void ByteViews::run(linalg::LinalgOp op) {
     std::optional<QuantizedOperand> read = readQuantized(input->get(), op.getMatchingIndexingMap(input));
     if (read)
       followViews(read->stored);
-    if (read && read->stored.tensor.getDefiningOp<WeightOp>())
-      continue; // a matrix as it is, or turned
+    if (read && read->stored.tensor.getDefiningOp<WeightOp>() &&
+        llvm::none_of(read->stored.map.getResults(), llvm::IsaPred<AffineConstantExpr>))
+      continue; // a matrix as it is, or turned; with dimensions of 1 (filters of one element) it is a view
     if (Value value = moved(input->get()))
       input->set(value);
   }

@@ -4,6 +4,7 @@
 attn.global @filters : tensor<5x3x2x2xi8> = #attn.initializer<"filters">
 attn.global @w : tensor<8x6xi8> = #attn.initializer<"w">
 attn.global @turned : tensor<6x8xi8> = #attn.initializer<"turned">
+attn.global @points : tensor<5x8x1x1xi8> = #attn.initializer<"points">
 
 // A convolution by patches that overlap: bytes are padded with the zero point and gathered, the filters, with a scale
 // each, become a matrix.
@@ -62,6 +63,38 @@ func.func @convolution(%x: tensor<1x3x4x4xi8>, %s: tensor<5x1x1x1xf32>) -> tenso
   %y = linalg.contract indexing_maps = [affine_map<(n, r, f, k) -> (n, r, k)>, affine_map<(n, r, f, k) -> (f, k)>, affine_map<(n, r, f, k) -> (n, r, f)>]
       ins(%rows, %matrix : tensor<1x25x12xf32>, tensor<5x12xf32>) outs(%zeros : tensor<1x25x5xf32>) -> tensor<1x25x5xf32>
   return %y : tensor<1x25x5xf32>
+}
+
+// Filters of one element are a matrix, too, and not read as one in each run.
+// GLOBAL-DAG: attn.global @points_view : tensor<5x8xi8> = #attn.reshape<@points>
+// CHECK-LABEL: @single
+// CHECK: %[[M:.*]] = attn.weight @points_view : tensor<5x8xi8>
+// CHECK: %[[B:.*]] = linalg.generic {{.*}} ins(%[[M]] : tensor<5x8xi8>)
+// CHECK: linalg.contract {{.*}} ins(%{{.*}}, %[[B]]
+func.func @single(%x: tensor<25x8xi8>) -> tensor<25x5xf32> {
+  %c0 = arith.constant 0.0 : f32
+  %w = attn.weight @points : tensor<5x8x1x1xi8>
+  %ex = tensor.empty() : tensor<25x8xf32>
+  %dx = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>, affine_map<(a, b) -> (a, b)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<25x8xi8>) outs(%ex : tensor<25x8xf32>) {
+    ^bb0(%p: i8, %out: f32):
+      %0 = arith.uitofp %p : i8 to f32
+      linalg.yield %0 : f32
+  } -> tensor<25x8xf32>
+  %ew = tensor.empty() : tensor<5x8x1x1xf32>
+  %dw = linalg.generic {indexing_maps = [affine_map<(a, b, c, d) -> (a, b, c, d)>, affine_map<(a, b, c, d) -> (a, b, c, d)>],
+                        iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%w : tensor<5x8x1x1xi8>) outs(%ew : tensor<5x8x1x1xf32>) {
+    ^bb0(%p: i8, %out: f32):
+      %0 = arith.sitofp %p : i8 to f32
+      linalg.yield %0 : f32
+  } -> tensor<5x8x1x1xf32>
+  %matrix = tensor.collapse_shape %dw [[0], [1, 2, 3]] : tensor<5x8x1x1xf32> into tensor<5x8xf32>
+  %e = tensor.empty() : tensor<25x5xf32>
+  %zeros = linalg.fill ins(%c0 : f32) outs(%e : tensor<25x5xf32>) -> tensor<25x5xf32>
+  %y = linalg.contract indexing_maps = [affine_map<(r, f, k) -> (r, k)>, affine_map<(r, f, k) -> (f, k)>, affine_map<(r, f, k) -> (r, f)>]
+      ins(%dx, %matrix : tensor<25x8xf32>, tensor<5x8xf32>) outs(%zeros : tensor<25x5xf32>) -> tensor<25x5xf32>
+  return %y : tensor<25x5xf32>
 }
 
 // A zero point that the run has, of integers: it is read where they are padded. The sizes are the run's.
