@@ -74,7 +74,7 @@ int64_t LoopPlan::lastLoop() const {
 /// parallel loop finds its indices by divisions, which took most of a copy in patches or in another order.
 /// A window slides over rows in groups, which one iteration needs to have.
 void LoopPlan::takeInner() {
-  constexpr int64_t kEnough = 64, kEnoughWindows = 8;
+  constexpr int64_t kEnough = 64, kEnoughWindows = 4;
   bool isLong = vectorLoop >= 0 && staticSize(vectorLoop).value_or(kUnknownSize) > kMostBlocks * lanes;
   if (isLong && !slides())
     return;
