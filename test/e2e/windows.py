@@ -69,11 +69,12 @@ def check_products(cpu):
                                                           (16, 5, 1, (1, 1), 2, 0), (40, 40, 20, (3, 3), 2, 1), (3, 8, 1, (4, 4), 4, 0)]:
         w = rng.standard_normal((filters, channels // groups, *kernel)).astype(np.float32)
         bias = rng.standard_normal(filters).astype(np.float32)
+        tables = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(bias, "bias")]
         node = helper.make_node("Conv", ["x", "w", "bias"], ["y"], strides=[stride] * 2, group=groups, pads=[pad] * 4)
         feeds = [rng.standard_normal((n, channels, *(s - 2 * pad for s in sizes(kernel, stride, 1, outputs)))).astype(np.float32)
                  for n, outputs in [(1, (3, 3)), (2, (4, 16)), (1, (5, 17)), (1, (9, 7))]]
         for dims, some in [(["n", channels, "h", "w_"], feeds), *((list(x.shape), [x]) for x in feeds[1:3])]:
-            for x, y in results("product", cpu, node, some, dims, [numpy_helper.from_array(w, "w"), numpy_helper.from_array(bias, "bias")]):
+            for x, y in results("product", cpu, node, some, dims, tables):
                 taps = windows(np.pad(x.astype(np.float64), [(0, 0), (0, 0), (pad, pad), (pad, pad)]), kernel, stride, 1)
                 taps = taps.reshape(len(x), groups, channels // groups, *taps.shape[2:])
                 parts = w.reshape(groups, filters // groups, *w.shape[1:]).astype(np.float64)
@@ -82,6 +83,29 @@ def check_products(cpu):
                 want = sums + bias[:, None, None].astype(np.float64)
                 where = cpu, kernel, stride, groups, dims, x.shape
                 assert y.shape == want.shape and np.all(np.abs(y - want) <= 2e-6 * (bound + 1)), where
+                count += 1
+    return count
+
+
+def check_transposed(cpu):
+    """ConvTranspose, with windows that lie side by side (a product), and others."""
+    rng, count = np.random.default_rng(5), 0
+    for channels, filters, kernel, stride, pad in [(20, 9, (2, 2), (2, 2), 0), (7, 33, (4, 4), (4, 4), 0), (8, 16, (3, 1), (3, 1), 0),
+                                                  (20, 9, (2, 2), (2, 2), 1), (6, 5, (3, 3), (2, 2), 1), (6, 5, (2, 2), (3, 3), 0)]:
+        w = rng.standard_normal((channels, filters, *kernel)).astype(np.float32)
+        bias = rng.standard_normal(filters).astype(np.float32)
+        tables = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(bias, "bias")]
+        node = helper.make_node("ConvTranspose", ["x", "w", "bias"], ["y"], strides=stride, pads=[pad] * 4)
+        feeds = [rng.standard_normal((n, channels, h, v)).astype(np.float32) for n, h, v in [(1, 2, 3), (2, 4, 16), (1, 5, 17)]]
+        for dims, some in [(["n", channels, "h", "w_"], feeds), *((list(x.shape), [x]) for x in feeds[1:])]:
+            for x, y in results("transposed", cpu, node, some, dims, tables):
+                parts = np.einsum("nchw,cfij->nfhwij", x.astype(np.float64), w.astype(np.float64))
+                size = [(o - 1) * s + k for o, s, k in zip(x.shape[2:], stride, kernel)]
+                want = np.zeros((len(x), filters, *size)) + bias[:, None, None].astype(np.float64)
+                for i, j in np.ndindex(kernel):
+                    want[:, :, i:i + parts.shape[2] * stride[0]:stride[0], j:j + parts.shape[3] * stride[1]:stride[1]] += parts[..., i, j]
+                want = want[:, :, pad:size[0] - pad, pad:size[1] - pad]
+                assert y.shape == want.shape and np.abs(y - want).max() <= 1e-5 * np.abs(want).max(), (cpu, kernel, stride, pad, dims)
                 count += 1
     return count
 
@@ -117,4 +141,4 @@ def check_slices(cpu):
     return count
 
 
-print(sum(check(cpu) for cpu in CPUS for check in (check_convolutions, check_products, check_poolings, check_slices)), "results agree")
+print(sum(check(cpu) for cpu in CPUS for check in (check_convolutions, check_products, check_transposed, check_poolings, check_slices)), "results agree")

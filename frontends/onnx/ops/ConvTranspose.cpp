@@ -7,7 +7,8 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 // ConvTranspose as a Conv: the input spread out by the strides, padded, and
-// convolved with the filters turned round.
+// convolved with the filters turned round. Windows that lie side by side are
+// a matrix product: one place of the input makes each.
 
 using namespace mlir;
 
@@ -188,6 +189,41 @@ FailureOr<Tensor> turned(Node &n, const Transposed &c) {
   return w;
 }
 
+bool windowsTile(Node &n, const Transposed &c) {
+  for (size_t d = 0; d < c.rank(); ++d)
+    if (!c.kernel[d].is(c.strides[d]) || (c.dilations[d] != 1 && c.strides[d] != 1) || !c.padBegin[d].is(0) ||
+        n.symbols().isEqual(c.output[d], c.x.shape[d + 2] * Expr(c.strides[d])) != true)
+      return false;
+  return c.groups == 1;
+}
+
+/// [N, places, C] times [C, window * M], and each window put where it belongs: [N, M, output].
+FailureOr<Tensor> tileWindows(Node &n, const Transposed &c) {
+  constexpr Label kBatch = 0, kPlace = 1, kInner = 2, kElement = 3;
+  int64_t r = c.rank();
+  ArrayRef<Expr> places = ArrayRef(c.x.shape).drop_front(2);
+  FailureOr<Tensor> x = withChannelsLast(n, c.x);
+  if (succeeded(x))
+    x = n.reshape(*x, {c.x.shape[0], product(places), c.channels});
+  FailureOr<Tensor> w = n.reshape(channelsLast(n, c.w), {c.channels, product(c.kernel) * c.filters});
+  if (failed(x) || failed(w))
+    return failure();
+  FailureOr<Tensor> y = contractLabels(n, c.x.dtype, {*x, {kBatch, kPlace, kInner}}, {*w, {kInner, kElement}},
+                                       {kBatch, kPlace, kElement});
+  SmallVector<Expr, 4> split{c.x.shape[0]}, shape{c.x.shape[0], c.filters};
+  split.append(places.begin(), places.end());
+  split.append(c.kernel.begin(), c.kernel.end());
+  split.push_back(c.filters);
+  shape.append(c.output.begin(), c.output.end());
+  SmallVector<int64_t> order{0};
+  for (int64_t d = 1; d <= r; ++d)
+    order.append({d, d + r});
+  order.push_back(2 * r + 1);
+  y = failed(y) ? y : n.reshape(*y, split);
+  y = failed(y) ? y : n.reshape(n.transpose(*y, order), {c.x.shape[0], product(c.output), c.filters});
+  return failed(y) ? y : n.reshape(n.transpose(*y, {0, 2, 1}), shape);
+}
+
 LogicalResult importConvTranspose(Node &n) {
   FailureOr<Transposed> c = readTransposed(n);
   if (failed(c))
@@ -195,12 +231,17 @@ LogicalResult importConvTranspose(Node &n) {
   for (const Expr &size : c->x.shape)
     if (failed(n.requireAtMost(1, size, "X has a dimension of size {1}")))
       return failure();
-  FailureOr<Tensor> w = turned(n, *c);
-  if (failed(w))
-    return failure();
   SmallVector<Expr, 4> shape{c->x.shape[0], c->filters * Expr(c->groups)};
   shape.append(c->output.begin(), c->output.end());
-  FailureOr<Tensor> y = n.reshape(correlate(n, *c, spread(n, *c), *w), shape);
+  FailureOr<Tensor> y = failure();
+  if (windowsTile(n, *c)) {
+    y = tileWindows(n, *c);
+  } else {
+    FailureOr<Tensor> w = turned(n, *c);
+    if (failed(w))
+      return failure();
+    y = n.reshape(correlate(n, *c, spread(n, *c), *w), shape);
+  }
   if (failed(y))
     return failure();
   if (!n.hasInput(2)) {

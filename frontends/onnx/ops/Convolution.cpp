@@ -51,19 +51,6 @@ FailureOr<Convolution> readConvolution(Node &n, const Tensor &x, const Tensor &w
   return c;
 }
 
-/// x with its channels last, [N, spatial, G * C]. All such transposes are of three dimensions, so that those of one
-/// convolution and of the next cancel.
-FailureOr<Tensor> withChannelsLast(Node &n, const Tensor &x) {
-  ArrayRef<Expr> spatial = ArrayRef(x.shape).drop_front(2);
-  FailureOr<Tensor> flat = n.reshape(x, {x.shape[0], x.shape[1], product(spatial)});
-  if (failed(flat))
-    return failure();
-  SmallVector<Expr, 4> shape{x.shape[0]};
-  shape.append(spatial.begin(), spatial.end());
-  shape.push_back(x.shape[1]);
-  return n.reshape(n.transpose(*flat, {0, 2, 1}), shape);
-}
-
 /// x without what is left of the last stride.
 Tensor cut(Node &n, const Convolution &c) {
   Tensor x = c.x;

@@ -127,6 +127,17 @@ Tensor channelsLast(Node &n, const Tensor &x) {
   return n.transpose(x, order);
 }
 
+FailureOr<Tensor> withChannelsLast(Node &n, const Tensor &x) {
+  ArrayRef<Expr> spatial = ArrayRef(x.shape).drop_front(2);
+  FailureOr<Tensor> flat = n.reshape(x, {x.shape[0], x.shape[1], product(spatial)});
+  if (failed(flat))
+    return failure();
+  SmallVector<Expr, 4> shape{x.shape[0]};
+  shape.append(spatial.begin(), spatial.end());
+  shape.push_back(x.shape[1]);
+  return n.reshape(n.transpose(*flat, {0, 2, 1}), shape);
+}
+
 AffineExpr windowIndex(MLIRContext *context, const Window &window, size_t d, unsigned position, unsigned offset) {
   return getAffineDimExpr(position, context) * window.strides[d] +
          getAffineDimExpr(offset, context) * window.dilations[d];

@@ -37,6 +37,10 @@ Tensor padded(Node &n, const Tensor &x, const Window &window, const Num &value, 
 Tensor channelsFirst(Node &n, const Tensor &x);
 Tensor channelsLast(Node &n, const Tensor &x);
 
+/// channelsLast by a transpose of three dimensions, [N, C, places]: that of one convolution cancels what stands behind
+/// another.
+mlir::FailureOr<Tensor> withChannelsLast(Node &n, const Tensor &x);
+
 /// What the node says as an AveragePool, of `x`: floats.
 mlir::FailureOr<Tensor> averagePool(Node &n, const Tensor &x);
 
