@@ -140,6 +140,15 @@ mlir::Operation *getScalarOp(mlir::linalg::LinalgOp op);
 /// The input of `op` whose element `scalar` is, or null.
 mlir::OpOperand *getInput(mlir::linalg::LinalgOp op, mlir::Value scalar);
 
+/// The inputs of `op` of which an elementwise one of `Ops`, conversions aside, computes its element; null for others.
+template <typename... Ops> std::pair<mlir::OpOperand *, mlir::OpOperand *> getInputs(mlir::linalg::LinalgOp op) {
+  mlir::Operation *scalar = getScalarOp(op);
+  if (!llvm::isa_and_nonnull<Ops...>(scalar))
+    return {};
+  mlir::OpOperand *lhs = getInput(op, scalar->getOperand(0)), *rhs = getInput(op, scalar->getOperand(1));
+  return lhs && rhs ? std::pair(lhs, rhs) : std::pair<mlir::OpOperand *, mlir::OpOperand *>();
+}
+
 /// The constant by which an elementwise op multiplies its one tensor, f32.
 std::optional<double> constantFactor(mlir::linalg::LinalgOp op);
 

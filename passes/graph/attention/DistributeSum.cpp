@@ -82,17 +82,14 @@ std::optional<int64_t> readSummedDim(Value value) {
   return *dim;
 }
 
-/// The two inputs of an elementwise op that computes an `Op` of them.
+/// The two inputs, tensors of the result's type, of which an elementwise op computes an `Op`.
 template <typename... Ops> std::optional<std::pair<OpOperand *, OpOperand *>> readOperands(linalg::LinalgOp op) {
-  Operation *scalar = getScalarOp(op);
-  if (!isa_and_nonnull<Ops...>(scalar))
-    return std::nullopt;
-  OpOperand *lhs = getInput(op, scalar->getOperand(0)), *rhs = getInput(op, scalar->getOperand(1));
-  Type element = getElementTypeOrSelf(op->getResult(0));
-  for (OpOperand *input : {lhs, rhs})
-    if (!input || !isa<RankedTensorType>(input->get().getType()) || getElementTypeOrSelf(input->get()) != element)
-      return std::nullopt;
-  return std::pair(lhs, rhs);
+  auto [lhs, rhs] = getInputs<Ops...>(op);
+  auto isAlike = [&](OpOperand *input) {
+    return isa<RankedTensorType>(input->get().getType()) &&
+           getElementTypeOrSelf(input->get()) == getElementTypeOrSelf(op->getResult(0));
+  };
+  return lhs && isAlike(lhs) && isAlike(rhs) ? std::optional(std::pair(lhs, rhs)) : std::nullopt;
 }
 
 /// Takes `value`, which `map` reads, for what it is a transpose of.

@@ -24,29 +24,20 @@ namespace {
 
 bool isStep(Operation *op) { return op && (isView(op) || isPointwise(op)); }
 
-/// The tensors of a quotient that an elementwise op is; null values for another op.
-std::pair<Value, Value> readDivision(Operation *op) {
-  auto quotient = dyn_cast_or_null<linalg::LinalgOp>(op);
-  if (!quotient || !isPointwise(op))
-    return {};
-  auto divide = stripConversions(quotient.getBlock()->getTerminator()->getOperand(0)).getDefiningOp<arith::DivFOp>();
-  auto input = [&](Value value) -> Value {
-    auto argument = dyn_cast<BlockArgument>(stripConversions(value));
-    return argument && argument.getOwner() == quotient.getBlock() ? quotient.getMatchingOpOperand(argument)->get()
-                                                                  : Value();
-  };
-  return divide ? std::pair(input(divide.getLhs()), input(divide.getRhs())) : std::pair<Value, Value>();
+/// The inputs of a quotient that an elementwise op is; null for another op.
+std::pair<OpOperand *, OpOperand *> readDivision(Operation *op) {
+  return getInputs<arith::DivFOp>(dyn_cast_or_null<linalg::LinalgOp>(op));
 }
 
 /// Whether `op` divides something by its own sum: that gives weights as a softmax does.
 bool dividesBySum(Operation *op) {
   auto [dividend, divisor] = readDivision(op);
-  while (Operation *from = dividend && divisor ? divisor.getDefiningOp() : nullptr) {
+  for (Operation *from = divisor ? divisor->get().getDefiningOp() : nullptr; from;
+       from = from->getOperand(0).getDefiningOp()) {
     if (getReduction(from) == Combiner::sum)
-      return from->getOperand(0) == dividend;
+      return from->getOperand(0) == dividend->get();
     if (!isStep(from))
       return false;
-    divisor = from->getOperand(0);
   }
   return false;
 }
@@ -55,7 +46,7 @@ bool dividesBySum(Operation *op) {
 bool dividesItsTerms(linalg::LinalgOp sum) {
   auto divides = [&](OpOperand &use) {
     auto [dividend, divisor] = readDivision(use.getOwner());
-    return dividend && divisor == use.get() && dividend == sum->getOperand(0);
+    return divisor && divisor->get() == use.get() && dividend->get() == sum->getOperand(0);
   };
   return hasUse(sum->getResult(0), divides, isStep);
 }
@@ -155,25 +146,19 @@ private:
       return false;
     // The sum is in the type of the factors or, as that of half types, in a wider one; then products are rounded.
     Type element = getElementTypeOrSelf(product->getResult(0)), total = getElementTypeOrSelf(sum->getResult(0));
-    auto multiply = stripConversions(product.getBlock()->getTerminator()->getOperand(0)).getDefiningOp<arith::MulFOp>();
-    if (!multiply || (total != element && total != accumulatorType(element)))
+    auto [left, right] = getInputs<arith::MulFOp>(product);
+    if (!left || (total != element && total != accumulatorType(element)))
       return false;
-    Value factors[2];
-    AffineMap maps[2];
+    SmallVector<Value> factors;
+    SmallVector<AffineMap> maps;
     AffineMap written = product.getMatchingIndexingMap(product.getDpsInitOperand(0));
     AffineMap read = sum.getMatchingIndexingMap(sum.getDpsInputOperand(0));
     // Loops of the sum for each loop of the product.
     AffineMap loops = inversePermutation(written).compose(read);
-    for (unsigned n : {0, 1}) {
-      auto argument = dyn_cast<BlockArgument>(stripConversions(multiply->getOperand(n)));
-      if (!argument || argument.getOwner() != product.getBlock())
-        return false;
-      OpOperand *operand = product.getMatchingOpOperand(argument);
-      if (!product.isDpsInput(operand) || getElementTypeOrSelf(operand->get()) != element)
-        return false;
-      factors[n] = operand->get();
-      maps[n] = product.getMatchingIndexingMap(operand).compose(loops);
-      if (!maps[n].isProjectedPermutation())
+    for (OpOperand *factor : {left, right}) {
+      factors.push_back(factor->get());
+      maps.push_back(product.getMatchingIndexingMap(factor).compose(loops));
+      if (getElementTypeOrSelf(factor->get()) != element || !maps.back().isProjectedPermutation())
         return false;
     }
     // A summed dimension must be one of an operand, or its size is lost.

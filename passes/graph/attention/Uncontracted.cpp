@@ -117,12 +117,9 @@ static bool isContractedAsIs(const Values &values) {
 /// The two tensors of which an `Op` makes each element of `user` at the same place; null for others.
 template <typename Op> static std::pair<Value, Value> operandsOf(Operation *user) {
   auto op = dyn_cast<linalg::LinalgOp>(user);
-  auto scalar = dyn_cast_or_null<Op>(op ? getScalarOp(op) : nullptr);
-  OpOperand *lhs = scalar ? getInput(op, scalar.getLhs()) : nullptr;
-  OpOperand *rhs = scalar ? getInput(op, scalar.getRhs()) : nullptr;
-  if (!lhs || !rhs || op.getMatchingIndexingMap(lhs) != op.getMatchingIndexingMap(rhs))
-    return {};
-  return {lhs->get(), rhs->get()};
+  auto [lhs, rhs] = getInputs<Op>(op);
+  bool isSamePlace = lhs && op.getMatchingIndexingMap(lhs) == op.getMatchingIndexingMap(rhs);
+  return isSamePlace ? std::pair(lhs->get(), rhs->get()) : std::pair<Value, Value>();
 }
 
 bool cancelOut(Value weights) {
