@@ -27,17 +27,6 @@ FailureOr<Access> ScoreMatcher::writeScore(Value scores, bool capturesThem) {
   return *writer.targetAccess;
 }
 
-/// Whether elementwise ops and views make `value` of a product of two computed tensors, as scores are.
-static bool isOfProduct(Value value) {
-  return worklist(Values{value}, [](Value next, Values &list) {
-    Operation *op = next.getDefiningOp();
-    if (isContraction(op))
-      return !isStatic(op->getOperand(0)) && !isStatic(op->getOperand(1));
-    followTensors(op, list);
-    return false;
-  });
-}
-
 /// Writes the score region from `product`, and finds how its operands are read.
 LogicalResult ScoreMatcher::readProduct(linalg::LinalgOp product, bool isRepeated, Operand (&operands)[2]) {
   FailureOr<Access> result = writeScore(product->getResult(0));

@@ -208,8 +208,7 @@ std::optional<Normalization> findSumNormalization(linalg::LinalgOp op) {
   return std::nullopt;
 }
 
-/// Whether `value` is a product of tensors of which neither is a weight, or elementwise ops make it of one.
-static bool dependsOnScores(Value value) {
+bool isOfProduct(Value value) {
   return worklist(Values{value}, [](Value next, Values &list) {
     Operation *op = next.getDefiningOp();
     followTensors(op, list);
@@ -220,7 +219,7 @@ static bool dependsOnScores(Value value) {
 /// Whether an elementwise op multiplies scores by `value`, or chooses them by it. What is added to them is no gate.
 static bool scalesScores(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation *user) {
-    return isPointwise(user) && dependsOnScores(user->getResult(0)) &&
+    return isPointwise(user) && isOfProduct(user->getResult(0)) &&
            llvm::any_of(*cast<linalg::LinalgOp>(user).getBlock(),
                         llvm::IsaPred<arith::MulFOp, arith::DivFOp, arith::SelectOp>);
   });
@@ -240,7 +239,7 @@ OpOperand *findGate(linalg::LinalgOp sum) {
       if (isContraction(op))
         isScore |= !isStatic(op->getOperand(0)) && !isStatic(op->getOperand(1));
       if (followTensors(op, list))
-        isGate |= !isView(op) && isNonNegative(next) && (dependsOnScores(next) || scalesScores(next));
+        isGate |= !isView(op) && isNonNegative(next) && (isOfProduct(next) || scalesScores(next));
       return false;
     });
     if (isGate && isScore && !isOther)

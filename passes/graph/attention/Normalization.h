@@ -80,6 +80,9 @@ bool hasGuard(mlir::Value exponentials);
 /// Whether `value` is the same in every run, but for its sizes.
 bool isStatic(mlir::Value value);
 
+/// Whether elementwise ops and views make `value` of a product of two tensors that a run computes, as scores are.
+bool isOfProduct(mlir::Value value);
+
 } // namespace attn
 
 #endif // PASSES_GRAPH_ATTENTION_NORMALIZATION_H
