@@ -16,11 +16,10 @@ namespace {
 bool takesColumns(OffsetSizeAndStrideOpInterface slice, const Extent &first, const Extent &size, Value scores,
                   int64_t dim) {
   for (int64_t n = 0, rank = slice.getMixedOffsets().size(); n != rank; ++n)
-    if (!isConstantIntValue(slice.getMixedStrides()[n], 1) ||
-        !(Extent::of(slice.getMixedOffsets()[n]) == (n == dim ? first : Extent(0))) ||
+    if (!(Extent::of(slice.getMixedOffsets()[n]) == (n == dim ? first : Extent(0))) ||
         !(Extent::of(slice.getMixedSizes()[n]) == (n == dim ? size : Extent::of(scores, n))))
       return false;
-  return true;
+  return slice.hasUnitStride();
 }
 
 /// Scores and one column beside them.

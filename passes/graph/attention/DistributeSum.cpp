@@ -22,7 +22,7 @@ struct OnePlace {
 std::optional<OnePlace> readOnePlace(Value value) {
   auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>();
   auto slice = (collapse ? collapse.getSrc() : value).getDefiningOp<tensor::ExtractSliceOp>();
-  if (!slice)
+  if (!slice || !slice.hasUnitStride())
     return std::nullopt;
   int64_t rank = slice.getSourceType().getRank();
   if (cast<RankedTensorType>(value.getType()).getRank() + 1 != rank || (collapse && slice.getType().getRank() != rank))
@@ -30,7 +30,7 @@ std::optional<OnePlace> readOnePlace(Value value) {
   std::optional<OnePlace> found;
   for (int64_t n = 0; n != rank; ++n) {
     std::optional<int64_t> offset = getConstantIntValue(slice.getMixedOffsets()[n]);
-    if (!offset || !isConstantIntValue(slice.getMixedStrides()[n], 1))
+    if (!offset)
       return std::nullopt;
     if (*offset == 0 && Extent::of(slice.getMixedSizes()[n]) == Extent::of(slice.getSource(), n))
       continue;

@@ -27,12 +27,12 @@ struct PartialSum {
 bool readSlice(Value weights, PartialSum &term) {
   auto slice = weights.getDefiningOp<tensor::ExtractSliceOp>();
   term.softmax = slice ? slice.getSource().getDefiningOp<SoftmaxOp>() : SoftmaxOp();
-  if (!term.softmax || slice.getType().getRank() != slice.getSourceType().getRank())
+  if (!term.softmax || slice.getType().getRank() != slice.getSourceType().getRank() || !slice.hasUnitStride())
     return false;
   for (int64_t n = 0; n != slice.getSourceType().getRank(); ++n) {
     std::optional<int64_t> offset = getConstantIntValue(slice.getMixedOffsets()[n]);
     std::optional<int64_t> size = getConstantIntValue(slice.getMixedSizes()[n]);
-    if (!offset || !isConstantIntValue(slice.getMixedStrides()[n], 1))
+    if (!offset)
       return false;
     if (n == int64_t(term.softmax.getDim())) {
       if (!size)

@@ -337,7 +337,7 @@ SmallVector<ConcatPart> concatParts(Value value, int64_t dim) {
   for (; insert; insert = insert.getDest().getDefiningOp<tensor::InsertSliceOp>()) {
     RankedTensorType part = insert.getSourceType();
     if (part.getRank() != type.getRank() || part.isDynamicDim(dim) || insert.isDynamicOffset(dim) ||
-        !llvm::all_of(insert.getMixedStrides(), [](OpFoldResult stride) { return isConstantIntValue(stride, 1); }))
+        !insert.hasUnitStride())
       return {};
     for (int64_t n = 0; n != type.getRank(); ++n)
       if (n != dim && (!isConstantIntValue(insert.getMixedOffsets()[n], 0) ||

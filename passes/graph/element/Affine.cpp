@@ -54,10 +54,6 @@ SmallVector<OpFoldResult> sizesOf(Value tensor) {
   return {};
 }
 
-bool hasUnitStrides(ArrayRef<OpFoldResult> strides) {
-  return llvm::all_of(strides, [](OpFoldResult stride) { return isConstantIntValue(stride, 1); });
-}
-
 } // namespace
 
 Affine::Affine(Value root, const SymbolTable &symbols, const WeightStore *weights)
@@ -139,7 +135,7 @@ Affine::Expr Affine::stored(const Element &element) {
 
 /// An element of a concatenation: of the piece in which it is known to lie, or what all pieces say alike.
 Affine::Expr Affine::joined(tensor::InsertSliceOp insert, const Element &element) {
-  if (!hasUnitStrides(insert.getMixedStrides()) || insert.getSourceType().getRank() != insert.getType().getRank())
+  if (!insert.hasUnitStride() || insert.getSourceType().getRank() != insert.getType().getRank())
     return std::nullopt;
   llvm::DenseSet<Value> outside = present;
   assumePresent(insert.getMixedSizes());
@@ -177,7 +173,7 @@ Affine::Expr Affine::summed(scf::ForOp loop, const Element &element) {
   unsigned result = cast<OpResult>(element.value).getResultNumber();
   OperandRange yielded = loop.getBody()->getTerminator()->getOperands();
   auto store = yielded[result].getDefiningOp<tensor::InsertSliceOp>();
-  if (!store || store.getDest() != loop.getRegionIterArg(result) || !hasUnitStrides(store.getMixedStrides()) ||
+  if (!store || store.getDest() != loop.getRegionIterArg(result) || !store.hasUnitStride() ||
       store.getSourceType().getRank() != store.getType().getRank() || !isWide(store.getType().getElementType()) ||
       !isConstantIntValue(getAsOpFoldResult(loop.getLowerBound()), 0) ||
       !isConstantIntValue(getAsOpFoldResult(loop.getStep()), 1))

@@ -43,8 +43,6 @@ bool isSum(OpFoldResult value, OpFoldResult cache, OpFoldResult rows) {
   return (isSame(left, cache) && isSame(right, rows)) || (isSame(left, rows) && isSame(right, cache));
 }
 
-bool isUnit(OpFoldResult stride) { return isConstantIntValue(stride, 1); }
-
 struct Append {
   Value cache, rows;
   int64_t dim = -1;
@@ -65,7 +63,7 @@ std::optional<Append> matchAppend(Value value) {
   Append found{first.getSource(), second.getSource()};
   RankedTensorType type = second.getType();
   if (first.getSourceType().getRank() != type.getRank() || second.getSourceType().getRank() != type.getRank() ||
-      !llvm::all_of(first.getMixedStrides(), isUnit) || !llvm::all_of(second.getMixedStrides(), isUnit))
+      !first.hasUnitStride() || !second.hasUnitStride())
     return std::nullopt;
   SmallVector<OpFoldResult> whole = empty.getMixedSizes(), front = first.getMixedSizes(), back = second.getMixedSizes();
   for (int64_t d = 0; d < type.getRank(); ++d) {

@@ -20,8 +20,6 @@ namespace {
 /// More parts make loops too short to be worth the copy they save.
 constexpr size_t kMaxParts = 4;
 
-bool isUnit(OpFoldResult stride) { return isConstantIntValue(stride, 1); }
-
 /// Whether `value` is computed from a slice, by elementwise ops of one input.
 bool comesFromSlice(Value value) {
   auto op = value.getDefiningOp<linalg::GenericOp>();
@@ -117,12 +115,12 @@ struct FoldSliceOfConcat : OpRewritePattern<tensor::ExtractSliceOp> {
   LogicalResult matchAndRewrite(tensor::ExtractSliceOp op, PatternRewriter &rewriter) const override {
     unsigned dim = op.getSourceType().getRank() - 1;
     if (op.getSourceType().getRank() == 0 || op.getType().getRank() != op.getSourceType().getRank() ||
-        op.isDynamicOffset(dim) || op.isDynamicSize(dim) || !llvm::all_of(op.getMixedStrides(), isUnit))
+        op.isDynamicOffset(dim) || op.isDynamicSize(dim) || !op.hasUnitStride())
       return rewriter.notifyMatchFailure(op, "not a part along the last dimension");
     for (Value value = op.getSource(); auto insert = value.getDefiningOp<tensor::InsertSliceOp>();
          value = insert.getDest()) {
       if (insert.getSourceType().getRank() != op.getType().getRank() || insert.isDynamicOffset(dim) ||
-          insert.isDynamicSize(dim) || !llvm::all_of(insert.getMixedStrides(), isUnit))
+          insert.isDynamicSize(dim) || !insert.hasUnitStride())
         return rewriter.notifyMatchFailure(op, "insertions of other kinds");
       int64_t first = insert.getStaticOffset(dim), end = first + insert.getStaticSize(dim);
       int64_t offset = op.getStaticOffset(dim), size = op.getStaticSize(dim);

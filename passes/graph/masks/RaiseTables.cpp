@@ -209,7 +209,7 @@ private:
 };
 
 void TableWriter::replaceSlice(tensor::ExtractSliceOp slice, SmallVector<Place> places) {
-  if (llvm::any_of(slice.getMixedStrides(), [](OpFoldResult stride) { return !isConstantIntValue(stride, 1); }))
+  if (!slice.hasUnitStride())
     return;
   rewriter.setInsertionPoint(slice);
   SmallVector<OpFoldResult> offsets = slice.getMixedOffsets();

@@ -42,12 +42,11 @@ std::optional<Part> findGather(Value values, int64_t first, int64_t count) {
 
 /// Whether `insert` puts all places of the other dimensions than `dim`, which have these sizes.
 bool isWholeBut(tensor::InsertSliceOp insert, int64_t dim, ArrayRef<OpFoldResult> sizes) {
-  if (insert.getSourceType().getRank() != insert.getType().getRank())
+  if (insert.getSourceType().getRank() != insert.getType().getRank() || !insert.hasUnitStride())
     return false;
   return llvm::all_of(llvm::seq<int64_t>(sizes.size()), [&](int64_t n) {
-    return isConstantIntValue(insert.getMixedStrides()[n], 1) &&
-           (n == dim || (isConstantIntValue(insert.getMixedOffsets()[n], 0) &&
-                         isEqualConstantIntOrValue(insert.getMixedSizes()[n], sizes[n])));
+    return n == dim || (isConstantIntValue(insert.getMixedOffsets()[n], 0) &&
+                        isEqualConstantIntOrValue(insert.getMixedSizes()[n], sizes[n]));
   });
 }
 
