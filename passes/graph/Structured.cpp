@@ -156,8 +156,20 @@ bool isView(Operation *op) {
   return linalgOp && getMovedInput(linalgOp);
 }
 
+bool isPerElement(Operation *op) { return isView(op) || isPointwise(op); }
+
+Value stripViews(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isView(op))
+      break;
+    auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+    value = linalgOp ? getMovedInput(linalgOp)->get() : op->getOperand(0);
+  }
+  return value;
+}
+
 bool followTensors(Operation *op, Values &list) {
-  if (!isView(op) && !isPointwise(op))
+  if (!isPerElement(op))
     return false;
   llvm::copy_if(op->getOperands(), std::back_inserter(list),
                 [](Value operand) { return isa<RankedTensorType>(operand.getType()); });

@@ -89,6 +89,12 @@ mlir::OpOperand *getMovedInput(mlir::linalg::LinalgOp op);
 /// Whether `op` only moves elements or gives them another shape.
 bool isView(mlir::Operation *op);
 
+/// Whether `op` is a view or an elementwise op: each of its elements is made of those at one place.
+bool isPerElement(mlir::Operation *op);
+
+/// The tensor that `value` is a view of, of views, too; itself where it is none.
+mlir::Value stripViews(mlir::Value value);
+
 /// Calls `follows(item, list)` for each item of `list`, nearest first and each once; it appends what to look at further
 /// on. Ends where `follows` returns true: whether it did. Whoever walks the graph walks it so.
 template <typename Item, typename Follows> bool worklist(llvm::SmallVector<Item> list, Follows follows) {

@@ -16,22 +16,6 @@ namespace attn {
 
 namespace {
 
-/// The tensor that `value` is a view of.
-Value throughViews(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::CastOp>(op)) {
-      value = op->getOperand(0);
-      continue;
-    }
-    auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
-    OpOperand *moved = linalgOp ? getMovedInput(linalgOp) : nullptr;
-    if (!moved)
-      break;
-    value = moved->get();
-  }
-  return value;
-}
-
 /// The op whose value the body of `op` yields, or null.
 Operation *yieldedOp(linalg::LinalgOp op) { return op.getBlock()->getTerminator()->getOperand(0).getDefiningOp(); }
 
@@ -68,15 +52,15 @@ bool isDissolvedSoftmax(linalg::LinalgOp op) {
   if (!divides)
     return false;
   for (OpOperand *operand : op.getDpsInputOperands()) {
-    auto sum = throughViews(operand->get()).getDefiningOp<linalg::LinalgOp>();
+    auto sum = stripViews(operand->get()).getDefiningOp<linalg::LinalgOp>();
     if (!sum || !isSum(sum))
       continue;
-    Value summed = throughViews(sum.getDpsInputOperand(0)->get());
+    Value summed = stripViews(sum.getDpsInputOperand(0)->get());
     auto exponentials = summed.getDefiningOp<linalg::LinalgOp>();
     if (!exponentials || !isPointwise(exponentials) || !isa_and_nonnull<math::ExpOp>(yieldedOp(exponentials)))
       continue;
     for (OpOperand *numerator : op.getDpsInputOperands())
-      if (numerator != operand && throughViews(numerator->get()) == summed)
+      if (numerator != operand && stripViews(numerator->get()) == summed)
         return true;
   }
   return false;

@@ -175,7 +175,7 @@ SmallVector<OpOperand *> findWeightedSums(Value weights) {
         continue;
       if (isContraction(user))
         found.push_back(&use);
-      else if (isView(user) || isPointwise(user))
+      else if (isPerElement(user))
         list.push_back(user->getResult(0));
     }
     return false;

@@ -166,7 +166,6 @@ void ScoreMatcher::findScores(Operand at, Type element, SmallVectorImpl<Operand>
 bool ScoreMatcher::comparesAgain(const Operand &scores, ArrayRef<Operand> later) {
   SetVector<Value> front, origins;
   front.insert(softmax.input);
-  auto isElementwise = [](Operation *op) { return op && (isView(op) || isPointwise(op)); };
   auto isComparison = [](Operation &inner) { return isa<arith::CmpFOp>(inner); };
   bool comparesMade = false;
   for (size_t n = 0; n != front.size(); ++n) {
@@ -175,7 +174,7 @@ bool ScoreMatcher::comparesAgain(const Operand &scores, ArrayRef<Operand> later)
       continue;
     if (auto compare = dyn_cast<linalg::LinalgOp>(op); compare && llvm::any_of(*compare.getBlock(), isComparison))
       comparesMade |= !llvm::is_contained(op->getOperands(), scores.value);
-    if (!isElementwise(op))
+    if (!isPerElement(op))
       origins.insert(front[n]);
     else
       front.insert_range(op->getOperands());

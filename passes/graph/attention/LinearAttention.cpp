@@ -82,9 +82,7 @@ bool isOfFeatures(Value value, int64_t dim) {
 /// Whether the sum that `weights` weigh has for values the sum of other weights, on which the scores of `softmax`,
 /// which makes `weights`, do not depend, and `softmax` normalises features.
 bool isOverFeatures(OpOperand &weights, SoftmaxOp softmax) {
-  Value values = weights.getOwner()->getOperand(1 - weights.getOperandNumber());
-  while (isView(values.getDefiningOp()))
-    values = values.getDefiningOp()->getOperand(0);
+  Value values = stripViews(weights.getOwner()->getOperand(1 - weights.getOperandNumber()));
   Operation *inner = values.getDefiningOp();
   DenseSet<Value> visited;
   if (!isContraction(inner) || isComputedFrom(softmax.getInput(), values, visited))

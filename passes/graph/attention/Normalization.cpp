@@ -33,16 +33,11 @@ bool isStatic(Value value) {
 
 /// Whether `value` is computed by elementwise ops and views from a sum of what `terms` is a view of.
 static bool holdsSumOf(Value value, Value terms) {
-  auto root = [](Value value) {
-    while (isView(value.getDefiningOp()))
-      value = value.getDefiningOp()->getOperand(0);
-    return value;
-  };
-  terms = root(terms);
+  terms = stripViews(terms);
   return worklist(Values{value}, [&](Value next, Values &list) {
     Operation *op = next.getDefiningOp();
     followTensors(op, list);
-    return getReduction(op) == Combiner::sum && root(op->getOperand(0)) == terms;
+    return getReduction(op) == Combiner::sum && stripViews(op->getOperand(0)) == terms;
   });
 }
 
@@ -139,7 +134,7 @@ bool hasGuard(Value exponentials) {
     for (Operation *user : value.getUsers()) {
       if (comparesFloats(user, isNear))
         return true;
-      bool staysNear = isNear && (isView(user) || isPointwise(user) || getReduction(user) == Combiner::sum);
+      bool staysNear = isNear && (isPerElement(user) || getReduction(user) == Combiner::sum);
       ValueRange results =
           user->hasTrait<OpTrait::IsTerminator>() ? user->getParentOp()->getResults() : ValueRange(user->getResults());
       for (Value result : results)

@@ -22,8 +22,6 @@ namespace attn {
 
 namespace {
 
-bool isStep(Operation *op) { return op && (isView(op) || isPointwise(op)); }
-
 /// The inputs of a quotient that an elementwise op is; null for another op.
 std::pair<OpOperand *, OpOperand *> readDivision(Operation *op) {
   return getInputs<arith::DivFOp>(dyn_cast_or_null<linalg::LinalgOp>(op));
@@ -36,7 +34,7 @@ bool dividesBySum(Operation *op) {
        from = from->getOperand(0).getDefiningOp()) {
     if (getReduction(from) == Combiner::sum)
       return from->getOperand(0) == dividend->get();
-    if (!isStep(from))
+    if (!isPerElement(from))
       return false;
   }
   return false;
@@ -48,7 +46,7 @@ bool dividesItsTerms(linalg::LinalgOp sum) {
     auto [dividend, divisor] = readDivision(use.getOwner());
     return divisor && divisor->get() == use.get() && dividend->get() == sum->getOperand(0);
   };
-  return hasUse(sum->getResult(0), divides, isStep);
+  return hasUse(sum->getResult(0), divides, isPerElement);
 }
 
 /// Whether `value` is computed from weights by elementwise ops and views.
@@ -63,7 +61,8 @@ bool comesFromSoftmax(Value value) {
 /// Whether weights are computed from `value` by elementwise ops and views.
 bool reachesSoftmax(Value value) {
   return hasUse(
-      value, [](OpOperand &use) { return isa<SoftmaxOp>(use.getOwner()) || dividesBySum(use.getOwner()); }, isStep);
+      value, [](OpOperand &use) { return isa<SoftmaxOp>(use.getOwner()) || dividesBySum(use.getOwner()); },
+      isPerElement);
 }
 
 struct RaiseContractionPass : impl::RaiseContractionPassBase<RaiseContractionPass> {

@@ -39,7 +39,7 @@ bool dependsOnRow(const Normalization &gate) {
     Operation *op = value.getDefiningOp();
     if (isContraction(op))
       scores.push_back(value);
-    else if (isView(op) || isPointwise(op))
+    else if (isPerElement(op))
       llvm::append_range(list, op->getOperands());
     else if (op && !getReduction(op))
       others.push_back(value);
@@ -313,7 +313,7 @@ private:
     OpOperand *use = &sum;
     while (use->get() != weights) {
       Operation *op = use->get().getDefiningOp();
-      if (!op || (!isView(op) && !isPointwise(op)))
+      if (!isPerElement(op))
         return;
       // Where several operands depend on the weights, copies of what they share would multiply.
       auto isFrom = [&](OpOperand &operand) {

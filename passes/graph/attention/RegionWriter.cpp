@@ -44,7 +44,7 @@ bool RegionWriter::dependsOnTarget(Value value) {
     return it->second;
   Operation *op = value.getDefiningOp();
   bool depends = false;
-  if (op && (isView(op) || isPointwise(op)))
+  if (isPerElement(op))
     for (Value operand : op->getOperands())
       depends |= isa<RankedTensorType>(operand.getType()) && dependsOnTarget(operand);
   return dependence[value] = depends;

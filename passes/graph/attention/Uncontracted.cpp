@@ -64,10 +64,10 @@ static bool selectsValues(const Values &positions) {
       // An op that reads the positions in its body, and no table at them.
       if (auto extract = dyn_cast<tensor::ExtractOp>(user))
         user = extract.getTensor() == next ? extract->getParentOp() : nullptr;
-      bool isOwn = user && (isView(user) || isPointwise(user)) &&
-                   (user->getNumRegions() == 0 ||
-                    llvm::all_of(user->getRegion(0).getOps<tensor::ExtractOp>(),
-                                 [&](tensor::ExtractOp extract) { return extract.getTensor() == next; }));
+      bool isOwn =
+          isPerElement(user) && (user->getNumRegions() == 0 ||
+                                 llvm::all_of(user->getRegion(0).getOps<tensor::ExtractOp>(),
+                                              [&](tensor::ExtractOp extract) { return extract.getTensor() == next; }));
       if (isOwn)
         list.push_back(user->getResult(0));
     }
@@ -91,12 +91,7 @@ static bool rounds(Operation *op) {
 
 /// Whether `value` is a weight of the model, as it is.
 static bool isStored(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (!isView(op))
-      return isa<WeightOp, arith::ConstantOp>(op);
-    value = op->getOperand(0);
-  }
-  return false;
+  return isa_and_nonnull<WeightOp, arith::ConstantOp>(stripViews(value).getDefiningOp());
 }
 
 /// Whether a contraction with what the run computes reads one of `values` as it is. Of weights at other places nothing
@@ -180,10 +175,10 @@ Miss whyNotContracted(const Normalization &softmax) {
       }
       if (isa<AttentionOp>(user))
         return end("no contraction: its weights are the scores of another attention", softmax.location);
-      if (!between && !isView(user) && !isPointwise(user))
+      if (!between && !isPerElement(user))
         between = user->getLoc();
       llvm::copy_if(user->getResults(), std::back_inserter(positions), [&](Value result) {
-        return !isView(user) && !isPointwise(user) && isa<IntegerType>(getElementTypeOrSelf(result));
+        return !isPerElement(user) && isa<IntegerType>(getElementTypeOrSelf(result));
       });
       if (Operation *reader = readerByBody(value, user); reader && isContractedAsIs(Values(reader->getResults())))
         return end("an operation that is not elementwise stands between the softmax and the weighted sum",
@@ -191,7 +186,7 @@ Miss whyNotContracted(const Normalization &softmax) {
       if (!rounded && rounds(user))
         rounded = user->getLoc();
       // Numbers only: what an index selects is not weighted.
-      bool areRounded = rounds(user) || (isByte(value) && (isView(user) || isPointwise(user)));
+      bool areRounded = rounds(user) || (isByte(value) && isPerElement(user));
       if (isMemoryEffectFree(user))
         llvm::copy_if(user->getResults(), std::back_inserter(list), [&](Value result) {
           return isa<FloatType>(getElementTypeOrSelf(result)) || (areRounded && isByte(result));

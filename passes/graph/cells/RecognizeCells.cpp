@@ -144,7 +144,7 @@ private:
       for (Operation *user : value.getUsers()) {
         if (user == cell.result || user == cell.memory || products.contains(user) || isa<tensor::DimOp>(user))
           continue;
-        if (!isView(user) && !isPointwise(user) && !isa<tensor::ExtractSliceOp>(user))
+        if (!isPerElement(user) && !isa<tensor::ExtractSliceOp>(user))
           return true;
         seen.insert(user);
         list.push_back(user->getResult(0));

@@ -60,7 +60,7 @@ bool feedsAttention(Value value) {
       return false;
   unsigned behind = 0;
   auto passesOn = [&](Operation *user) {
-    return (isView(user) || isPointwise(user) ||
+    return (isPerElement(user) ||
             isa<tensor::ExtractSliceOp, tensor::InsertSliceOp, tensor::ConcatOp, KvAppendOp>(user)) &&
            behind++ < kMaxOpsBehind;
   };

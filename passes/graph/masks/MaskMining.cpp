@@ -426,7 +426,7 @@ bool reachesScores(Value value) {
     return isa<SoftmaxOp>(use.getOwner());
   };
   return hasUse(value, isFound,
-                [](Operation *user) { return isView(user) || isPointwise(user) || isa<tensor::ExtractSliceOp>(user); });
+                [](Operation *user) { return isPerElement(user) || isa<tensor::ExtractSliceOp>(user); });
 }
 
 std::string nameMask(AttentionOp op) {
