@@ -15,9 +15,13 @@ Value emptyTensor(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> sizes, Type
   return tensor::EmptyOp::create(b, loc, sizes, element);
 }
 
+Value filledTensor(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> sizes, TypedAttr value) {
+  Value empty = emptyTensor(b, loc, sizes, value.getType());
+  return linalg::FillOp::create(b, loc, arith::ConstantOp::create(b, loc, value).getResult(), empty).getResult(0);
+}
+
 Value filledTensor(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> sizes, Type element, double value) {
-  Value empty = emptyTensor(b, loc, sizes, element);
-  return linalg::FillOp::create(b, loc, floatConstant(b, loc, element, value), empty).getResult(0);
+  return filledTensor(b, loc, sizes, b.getFloatAttr(element, value));
 }
 
 static Value generic(OpBuilder &b, Location loc, ValueRange inputs, ArrayRef<AffineMap> maps, Value init,

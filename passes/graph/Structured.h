@@ -17,7 +17,9 @@ using ScalarBody = llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Locat
 mlir::Value emptyTensor(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::OpFoldResult> sizes,
                         mlir::Type element);
 
-/// A tensor whose elements are all `value`, a float.
+/// A tensor whose elements are all `value`.
+mlir::Value filledTensor(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::OpFoldResult> sizes,
+                         mlir::TypedAttr value);
 mlir::Value filledTensor(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::OpFoldResult> sizes,
                          mlir::Type element, double value);
 

@@ -60,8 +60,7 @@ Operand AttentionDecomposer::argmax(const Operand &source, ArrayRef<unsigned> ke
   // The lowest key whose weight no weight exceeds; NaN exceeds.
   SmallVector<unsigned> loops(kept);
   loops.push_back(Dim::J);
-  Value none = arith::ConstantIntOp::create(b, loc, b.getI64Type(), std::numeric_limits<int64_t>::max());
-  Value start = linalg::FillOp::create(b, loc, none, emptyTensor(b, loc, pick(kept), b.getI64Type())).getResult(0);
+  Value start = filledTensor(b, loc, pick(kept), b.getI64IntegerAttr(std::numeric_limits<int64_t>::max()));
   Value found =
       reduction(b, loc, {source.value, max.value}, {renumber(source.map, loops), renumber(max.map, loops)}, start,
                 renumber(mapOf(b, kept), loops), [&](OpBuilder &b, Location loc, ValueRange args) -> Value {

@@ -154,8 +154,7 @@ Value VisibilityEmitter::tableOf(const MaskTerm &term) {
   for (unsigned dim : dims)
     shape.push_back(sizes[dim]);
   Value counter = emptyTensor(b, loc, {tensor::getMixedSize(b, loc, term.operand, rank - 1)}, b.getI8Type());
-  Value zero = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(0));
-  Value start = linalg::FillOp::create(b, loc, zero, emptyTensor(b, loc, shape, b.getI8Type())).getResult(0);
+  Value start = filledTensor(b, loc, shape, b.getI8IntegerAttr(0));
   AffineMap all = b.getMultiDimIdentityMap(loops + 1);
   return reduction(b, loc, counter, all.getMinorSubMap(1), start, all.getMajorSubMap(loops),
                    [&](OpBuilder &b, Location, ValueRange args) -> Value {

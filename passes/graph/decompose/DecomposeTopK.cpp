@@ -30,11 +30,6 @@ Value indexOf(OpBuilder &b, Location loc, int64_t loop) {
   return arith::IndexCastOp::create(b, loc, b.getI64Type(), linalg::IndexOp::create(b, loc, loop));
 }
 
-Value zeros(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> sizes, Type element) {
-  Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(element));
-  return linalg::FillOp::create(b, loc, zero, emptyTensor(b, loc, sizes, element)).getResult(0);
-}
-
 /// For each element how many come before it, then for each place who has so
 /// many before it: as many comparisons as there are pairs, and no order among them.
 struct DecomposeTopK : OpRewritePattern<TopKOp> {
@@ -51,7 +46,7 @@ struct DecomposeTopK : OpRewritePattern<TopKOp> {
     SmallVector<AffineExpr> exprs(own.getResults());
     exprs[dim] = b.getAffineDimExpr(rank);
     AffineMap other = AffineMap::get(rank + 1, 0, exprs, b.getContext());
-    Value counts = zeros(b, loc, tensor::getMixedSizes(b, loc, input), i64);
+    Value counts = filledTensor(b, loc, tensor::getMixedSizes(b, loc, input), b.getI64IntegerAttr(0));
     counts = reduction(b, loc, {input, input}, {own, other}, counts, own,
                        [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
                          Value before = precedes(op, b, loc, args[1], args[0]);
@@ -68,8 +63,8 @@ struct DecomposeTopK : OpRewritePattern<TopKOp> {
     if (failed(op.reifyResultShapes(b, shapes)))
       return failure();
     auto pick = [&](Type type, bool isPosition) {
-      return reduction(b, loc, {input, counts}, {other, other}, zeros(b, loc, shapes[0], type), own,
-                       [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+      return reduction(b, loc, {input, counts}, {other, other}, filledTensor(b, loc, shapes[0], b.getZeroAttr(type)),
+                       own, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
                          Value isIt =
                              arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, args[1], indexOf(b, loc, dim));
                          Value found = isPosition ? indexOf(b, loc, rank) : args[0];

@@ -100,9 +100,7 @@ void raise(const EdgeTable &table, Value target, RewriterBase &rewriter) {
       uses.push_back(&use);
   auto rows = target.getDefiningOp<tensor::ExpandShapeOp>();
   SmallVector<OpFoldResult> sizes = rows ? rows.getMixedOutputShape() : table.getSizes(rewriter);
-  Value empty = emptyTensor(rewriter, loc, sizes, rewriter.getI8Type());
-  Value zero = arith::ConstantOp::create(rewriter, loc, rewriter.getI8IntegerAttr(0));
-  Value none = linalg::FillOp::create(rewriter, loc, zero, empty).getResult(0);
+  Value none = filledTensor(rewriter, loc, sizes, rewriter.getI8IntegerAttr(0));
   Value columns = getValueOrCreateConstantIndexOp(rewriter, loc, sizes.back());
   auto mark = [&](OpBuilder &b, Location loc, ValueRange place, ValueRange carried) -> SmallVector<Value> {
     SmallVector<Value> at(place);

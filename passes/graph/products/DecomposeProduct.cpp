@@ -35,8 +35,7 @@ struct DecomposeProduct : OpRewritePattern<IntegerProductOp> {
     if (failed(op.reifyResultShapes(rewriter, sizes)))
       return rewriter.notifyMatchFailure(op, "the sizes of the result are unknown");
     Type i32 = b.getI32Type();
-    Value none = arith::ConstantOp::create(b, loc, b.getZeroAttr(i32));
-    Value zeros = linalg::FillOp::create(b, loc, none, emptyTensor(b, loc, sizes.front(), i32)).getResult(0);
+    Value zeros = filledTensor(b, loc, sizes.front(), b.getI32IntegerAttr(0));
     auto widen = [&](OpBuilder &b, Location loc, Value x, bool isUnsigned) -> Value {
       return isUnsigned ? arith::ExtUIOp::create(b, loc, i32, x).getResult()
                         : arith::ExtSIOp::create(b, loc, i32, x).getResult();
