@@ -2,6 +2,7 @@
 
 #include "builders/Lanes.h"
 #include "passes/kernels/shared/KernelFunction.h"
+#include "passes/kernels/spec/Storage.h"
 #include <limits>
 
 using namespace mlir;
@@ -44,10 +45,7 @@ std::pair<Vec, Vec> reduce(Code &k, const Buffer &flat, Index begin, Index end, 
 
 } // namespace
 
-RangeSpec RangeSpec::get(Value tensor, TargetAttr target) {
-  auto type = cast<RankedTensorType>(tensor.getType());
-  return {MemRefType::get(type.getShape(), type.getElementType()), target.getF32Lanes()};
-}
+RangeSpec RangeSpec::get(Value tensor, TargetAttr target) { return {bufferOf(tensor), target.getF32Lanes()}; }
 
 std::string RangeSpec::symbol() const {
   std::string name = "range_f32";

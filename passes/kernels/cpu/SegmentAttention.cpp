@@ -4,6 +4,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/kernels/shared/Exponential.h"
 #include "passes/kernels/shared/KernelFunction.h"
+#include "passes/kernels/spec/Storage.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
@@ -165,12 +166,8 @@ SegmentAttentionSpec SegmentAttentionSpec::get(SegmentAttentionOp op, TargetAttr
   spec.epsilon = static_cast<float>(op.getEpsilon().convertToDouble());
   if (std::optional<APFloat> floor = op.getFloor())
     spec.floor = static_cast<float>(floor->convertToDouble());
-  SmallVector<Value> all(op->getOperands());
-  all.push_back(op.getResult());
-  for (Value value : all) {
-    auto type = cast<RankedTensorType>(value.getType());
-    spec.types.push_back(MemRefType::get(type.getShape(), type.getElementType()));
-  }
+  llvm::append_range(spec.types, llvm::map_range(op->getOperands(), bufferOf));
+  spec.types.push_back(bufferOf(op.getResult()));
   return spec;
 }
 

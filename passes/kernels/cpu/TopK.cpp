@@ -2,6 +2,7 @@
 
 #include "passes/kernels/shared/KernelFunction.h"
 #include "passes/kernels/spec/KernelAttrs.h"
+#include "passes/kernels/spec/Storage.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -157,10 +158,6 @@ std::string describe(MemRefType type) {
 } // namespace
 
 TopKSpec TopKSpec::get(TopKOp op, TargetAttr target) {
-  auto bufferOf = [](Value tensor) {
-    auto type = cast<RankedTensorType>(tensor.getType());
-    return MemRefType::get(type.getShape(), type.getElementType());
-  };
   return {bufferOf(op.getInput()), bufferOf(op.getValues()), bufferOf(op.getPositions()),
           op.getSmallest(),        op.getIsUnsigned(),       target.getF32Lanes()};
 }

@@ -88,7 +88,7 @@ MemRefType getBufferType(Value operand) {
   if (std::optional<int64_t> dim = getFrontDim(operand))
     return getFrontType(type, *dim);
   MemRefType slice = getSliceType(operand);
-  return slice ? slice : MemRefType::get(type.getShape(), type.getElementType());
+  return slice ? slice : bufferOf(operand);
 }
 
 //===----------------------------------------------------------------------===//

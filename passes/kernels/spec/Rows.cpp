@@ -1,5 +1,6 @@
 #include "passes/kernels/spec/Rows.h"
 #include "passes/kernels/spec/Regions.h"
+#include "passes/kernels/spec/Storage.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -13,11 +14,6 @@ std::string shapeText(MemRefType type) {
   for (int64_t size : type.getShape())
     text += (text.empty() ? "" : "x") + (ShapedType::isDynamic(size) ? std::string("n") : std::to_string(size));
   return text;
-}
-
-MemRefType bufferOf(Value tensor) {
-  auto type = cast<RankedTensorType>(tensor.getType());
-  return MemRefType::get(type.getShape(), type.getElementType());
 }
 
 } // namespace

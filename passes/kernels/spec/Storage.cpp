@@ -4,6 +4,11 @@ using namespace mlir;
 
 namespace attn {
 
+MemRefType bufferOf(Value tensor) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  return MemRefType::get(type.getShape(), type.getElementType());
+}
+
 std::optional<WeightStorage> WeightStorage::parse(StringRef text) {
   if (text == "f32")
     return WeightStorage();

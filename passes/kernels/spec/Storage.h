@@ -7,6 +7,9 @@
 
 namespace attn {
 
+/// The buffer of a tensor that lies in memory element after element.
+mlir::MemRefType bufferOf(mlir::Value tensor);
+
 /// How the panels of B are stored; what is narrower is widened to f32 in
 /// registers. See #attn.narrow_panels; those of f16 are #attn.pack_panels.
 enum class PanelStorage { F32, F16, BF16, I8 };

@@ -1,6 +1,7 @@
 #include "passes/graph/Structured.h"
 #include "passes/kernels/gpu/Rows.h"
 #include "passes/kernels/spec/Regions.h"
+#include "passes/kernels/spec/Storage.h"
 #include "passes/lowering/choose/Ranges.h"
 #include "passes/lowering/gpu/ChooseGpuRows.h"
 
@@ -13,11 +14,6 @@
 using namespace mlir;
 
 namespace attn {
-
-static MemRefType bufferOf(Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  return MemRefType::get(type.getShape(), type.getElementType());
-}
 
 static std::string nameOf(StringRef what, MemRefType type) {
   std::string name = ("gpu_" + what + "_" + llvm::join(llvm::map_range(type.getShape(), sizeText), "_")).str();

@@ -4,6 +4,7 @@
 #include "passes/graph/Collect.h"
 #include "passes/graph/ProductReport.h"
 #include "passes/kernels/gpu/Gemm.h"
+#include "passes/kernels/spec/Storage.h"
 #include "passes/lowering/choose/ContractionMatch.h"
 #include "passes/lowering/choose/Epilogue.h"
 #include "passes/lowering/choose/KernelCall.h"
@@ -34,11 +35,6 @@ using namespace mlir;
 using namespace attn;
 
 namespace {
-
-MemRefType bufferOf(Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  return MemRefType::get(type.getShape(), type.getElementType());
-}
 
 /// The elementwise op behind a contraction, where a tile can follow it.
 std::optional<Epilogue> findEpilogue(linalg::LinalgOp op) {
