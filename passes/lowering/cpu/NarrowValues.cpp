@@ -11,16 +11,10 @@ using namespace mlir;
 namespace attn {
 
 Value convertElements(RewriterBase &rewriter, Location loc, Value value, Type element) {
-  Value empty = tensor::EmptyOp::create(rewriter, loc, tensor::getMixedSizes(rewriter, loc, value), element);
-  unsigned rank = cast<RankedTensorType>(value.getType()).getRank();
-  SmallVector<AffineMap> maps(2, rewriter.getMultiDimIdentityMap(rank));
-  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
-  auto body = [&](OpBuilder &b, Location loc, ValueRange arguments) {
-    Value result = element.isF32() ? arith::ExtFOp::create(b, loc, element, arguments[0]).getResult()
-                                   : arith::TruncFOp::create(b, loc, element, arguments[0]).getResult();
-    linalg::YieldOp::create(b, loc, result);
-  };
-  return linalg::GenericOp::create(rewriter, loc, empty.getType(), value, empty, maps, loops, body).getResult(0);
+  AffineMap identity = rewriter.getMultiDimIdentityMap(cast<RankedTensorType>(value.getType()).getRank());
+  return elementwise(
+      rewriter, loc, tensor::getMixedSizes(rewriter, loc, value), element, value, identity,
+      [&](OpBuilder &b, Location loc, ValueRange args) { return convertFloat(b, loc, args.front(), element); });
 }
 
 bool isRounding(Operation *op) {

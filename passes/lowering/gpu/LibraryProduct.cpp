@@ -1,5 +1,6 @@
 #include "passes/lowering/gpu/LibraryProduct.h"
 #include "dialects/attn/DeviceOps.h"
+#include "passes/graph/Structured.h"
 #include "passes/lowering/choose/ContractionMatch.h"
 #include "runtime/include/attnrt/abi.h"
 
@@ -16,15 +17,6 @@ using namespace mlir;
 
 namespace attn {
 namespace {
-
-std::optional<double> constantOf(Value value) {
-  APFloat number(0.0);
-  if (!matchPattern(value, m_ConstantFloat(&number)))
-    return std::nullopt;
-  bool losesInfo;
-  number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &losesInfo);
-  return number.convertToDouble();
-}
 
 //===----------------------------------------------------------------------===//
 // Epilogues
@@ -62,7 +54,7 @@ private:
     value = unrounded(value, narrow);
     if (value == variable)
       return x;
-    if (std::optional<double> constant = constantOf(value))
+    if (std::optional<double> constant = numberOf(value))
       return constant;
     auto [place, isNew] = known.try_emplace(value);
     if (!isNew)
@@ -215,7 +207,7 @@ private:
     if (auto product = value.getDefiningOp<arith::MulFOp>()) {
       for (auto [factor, other] :
            {std::pair(product.getLhs(), product.getRhs()), std::pair(product.getRhs(), product.getLhs())})
-        if (std::optional<double> scale = constantOf(other); scale && unrounded(factor, narrow) == sum && !hasSum) {
+        if (std::optional<double> scale = numberOf(other); scale && unrounded(factor, narrow) == sum && !hasSum) {
           epilogue.scale = *scale;
           return hasSum = true;
         }

@@ -4,8 +4,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/IRMapping.h"
-#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 
@@ -53,11 +53,6 @@ enum class Form {
 };
 } // namespace
 
-static std::optional<int64_t> constantOf(Value value) {
-  APInt constant;
-  return matchPattern(value, m_ConstantInt(&constant)) ? std::optional(constant.getSExtValue()) : std::nullopt;
-}
-
 static Form formOf(Operation *op) {
   if (isa<arith::AddIOp, arith::AddFOp, arith::MaxSIOp, arith::MinSIOp, arith::IndexCastOp, arith::ExtSIOp,
           arith::ExtUIOp, arith::SIToFPOp, arith::UIToFPOp>(op))
@@ -67,19 +62,19 @@ static Form formOf(Operation *op) {
   if (isa<arith::MaxUIOp, arith::MinUIOp>(op))
     return Form::picks;
   if (isa<arith::MulIOp, arith::MulFOp>(op)) {
-    std::optional<int64_t> factor = constantOf(op->getOperand(1));
+    std::optional<int64_t> factor = getConstantIntValue(op->getOperand(1));
     return !factor ? Form::multiplies : *factor < 0 ? Form::falls : Form::rises;
   }
   if (isa<arith::CeilDivUIOp, arith::CeilDivSIOp, arith::DivUIOp, arith::DivSIOp>(op))
-    return constantOf(op->getOperand(1)).value_or(0) > 0 ? Form::rises : Form::none;
+    return getConstantIntValue(op->getOperand(1)).value_or(0) > 0 ? Form::rises : Form::none;
   if (isa<arith::RemUIOp, arith::RemSIOp>(op))
-    return constantOf(op->getOperand(1)).value_or(0) > 0 ? Form::remains : Form::none;
+    return getConstantIntValue(op->getOperand(1)).value_or(0) > 0 ? Form::remains : Form::none;
   if (auto choice = dyn_cast<arith::SelectOp>(op)) {
     if (!choice.getType().isIndex() && !choice.getType().isInteger(64))
       return Form::none;
     auto limit = choice.getCondition().getDefiningOp<arith::CmpFOp>();
     bool isLess = limit && limit.getPredicate() == arith::CmpFPredicate::OLT;
-    return isLess && constantOf(choice.getFalseValue()) == -1 ? Form::isLimited : Form::chooses;
+    return isLess && getConstantIntValue(choice.getFalseValue()) == -1 ? Form::isLimited : Form::chooses;
   }
   return isa<memref::DimOp>(op) ? Form::isSize : Form::none;
 }
