@@ -439,8 +439,25 @@ def summed():
     return [Case("two_masks", "computed", body, weights, after=guard)]
 
 
+def equal():
+    """One key a query: its own, the one before it, which the first query lacks, and one that the run gives."""
+    shown = "  place = {}\n  shown = Equal({})\n  z = Where(shown, s, {})"
+    n = np.array([7, 2]).reshape(B, 1, 1, 1)
+    return [
+        Case("own", "window", shown.format("Identity(i)", "j, place", "ninf"), hide(J == I)),
+        Case("before", "window", shown.format("Sub(i, one)", "place, j", "ninf"), hide(J == I - 1)),
+        Case("before_finite", "window", shown.format("Sub(i, one)", "j, place", "fmin"), hide(J == I - 1, FMIN)),
+        Case("given", "window", shown.format("Add(n, two)", "place, j", "ninf"), hide(J == n + 2), {"n": n}),
+        Case("given_less", "window", shown.format("Sub(two, n)", "j, place", "ninf"), hide(J == 2 + n), {"n": -n}),
+        Case("given_max", "window", shown.format("Identity(n)", "j, place", "ninf"), hide(J == MAX),
+             {"n": np.full_like(n, MAX)}),
+        Case("all_others", "computed", "  shown = Equal(j, i)\n  z = Where(shown, ninf, s)", hide(J != I)),
+    ]
+
+
 def main(tool, folder):
-    cases = [*limits(), *scaled(), *counted(), *stored(), *halves(), *biased(), *windows(), *packed(), *tensorflow(), *summed()]
+    cases = [*limits(), *equal(), *scaled(), *counted(), *stored(), *halves(), *biased(), *windows(), *packed(),
+             *tensorflow(), *summed()]
     for case in cases:
         case.check(tool, folder)
     print(len(cases), "graphs agree")

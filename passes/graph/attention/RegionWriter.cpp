@@ -186,15 +186,18 @@ FailureOr<Value> RegionWriter::inlineProduct(linalg::LinalgOp op, const Access &
 
 FailureOr<Value> RegionWriter::inlineBody(linalg::LinalgOp op, const Access &access) {
   IRMapping mapping;
+  auto takeScalar = [&](Value inner, FailureOr<Value> scalar) -> LogicalResult {
+    if (succeeded(scalar))
+      mapping.map(inner, *scalar);
+    return scalar;
+  };
   for (OpOperand *input : op.getDpsInputOperands()) {
     BlockArgument argument = op.getMatchingBlockArgument(input);
     if (argument.use_empty())
       continue;
     if (!isa<RankedTensorType>(input->get().getType())) {
-      FailureOr<Value> scalar = outsideScalar(input->get());
-      if (failed(scalar))
+      if (failed(takeScalar(argument, outsideScalar(input->get()))))
         return failure();
-      mapping.map(argument, *scalar);
       continue;
     }
     // Again for each operand: reading one may split an atom of the next.
@@ -204,10 +207,8 @@ FailureOr<Value> RegionWriter::inlineBody(linalg::LinalgOp op, const Access &acc
         AtomSpace::operandAccess(op.getMatchingIndexingMap(input), AtomSpace::loopAtoms(op, resolved));
     if (!source)
       return fail("an operand that is not read at plain loop indices", op.getLoc());
-    FailureOr<Value> scalar = element(input->get(), *source);
-    if (failed(scalar))
+    if (failed(takeScalar(argument, element(input->get(), *source))))
       return failure();
-    mapping.map(argument, *scalar);
   }
   SmallVector<Atoms> loops = AtomSpace::loopAtoms(op, access);
   for (Operation &inner : op.getBlock()->without_terminator()) {
@@ -220,24 +221,13 @@ FailureOr<Value> RegionWriter::inlineBody(linalg::LinalgOp op, const Access &acc
     if (inner.getNumRegions() != 0 || !isMemoryEffectFree(&inner) ||
         llvm::any_of(inner.getOperandTypes(), llvm::IsaPred<ShapedType>))
       return fail("an elementwise operation that reads other elements", op.getLoc());
-    for (Value operand : inner.getOperands()) {
-      if (mapping.contains(operand))
-        continue;
-      FailureOr<Value> scalar = outsideScalar(operand);
-      if (failed(scalar))
+    for (Value operand : inner.getOperands())
+      if (!mapping.contains(operand) && failed(takeScalar(operand, outsideScalar(operand))))
         return failure();
-      mapping.map(operand, *scalar);
-    }
     builder.clone(inner, mapping);
   }
   Value yielded = op.getBlock()->getTerminator()->getOperand(0);
-  if (!mapping.contains(yielded)) {
-    FailureOr<Value> scalar = outsideScalar(yielded);
-    if (failed(scalar))
-      return failure();
-    mapping.map(yielded, *scalar);
-  }
-  return mapping.lookup(yielded);
+  return mapping.contains(yielded) ? mapping.lookup(yielded) : outsideScalar(yielded);
 }
 
 FailureOr<Value> RegionWriter::outsideScalar(Value scalar) {

@@ -22,32 +22,11 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// How integers are compared so; no quotient of positions is NaN.
+/// How integers are compared so; no quotient of positions is NaN, so oge and uge are sge.
 std::optional<arith::CmpIPredicate> asIntegers(arith::CmpFPredicate predicate) {
-  using F = arith::CmpFPredicate;
-  using I = arith::CmpIPredicate;
-  switch (predicate) {
-  case F::OEQ:
-  case F::UEQ:
-    return I::eq;
-  case F::ONE:
-  case F::UNE:
-    return I::ne;
-  case F::OLT:
-  case F::ULT:
-    return I::slt;
-  case F::OLE:
-  case F::ULE:
-    return I::sle;
-  case F::OGT:
-  case F::UGT:
-    return I::sgt;
-  case F::OGE:
-  case F::UGE:
-    return I::sge;
-  default:
-    return std::nullopt;
-  }
+  StringRef name = arith::stringifyCmpFPredicate(predicate).drop_front();
+  std::optional<arith::CmpIPredicate> equality = arith::symbolizeCmpIPredicate(name);
+  return equality ? equality : arith::symbolizeCmpIPredicate(("s" + name).str());
 }
 
 class MaskReader {

@@ -16,54 +16,17 @@ using namespace mlir;
 namespace attn {
 namespace {
 
-/// Whether a comparison of entries with a number tells one edge or more of `step` each, a number above 0, from none.
-bool tellsEdges(arith::CmpFOp compare, double step) {
-  FloatAttr number;
-  if (!matchPattern(compare.getRhs(), m_Constant(&number)))
+/// Whether a comparison of entries with a number tells one edge or more of `step` each, a number above 0, from none: it
+/// says of two edges what it says of one.
+template <typename Compare, typename Number> bool tellsEdges(Compare compare, Number step) {
+  Number bound;
+  if (!matchPattern(compare.getRhs(), m_Constant(&bound)))
     return false;
-  double bound = number.getValueAsDouble();
-  using Predicate = arith::CmpFPredicate;
-  switch (compare.getPredicate()) {
-  case Predicate::OGT:
-  case Predicate::UGT:
-  case Predicate::OLE:
-  case Predicate::ULE:
-    return bound >= 0 && bound < step;
-  case Predicate::OGE:
-  case Predicate::UGE:
-  case Predicate::OLT:
-  case Predicate::ULT:
-    return bound > 0 && bound <= step;
-  case Predicate::OEQ:
-  case Predicate::UEQ:
-  case Predicate::ONE:
-  case Predicate::UNE:
-    return bound == 0;
-  default:
-    return false;
-  }
-}
-
-/// The same of counts of edges.
-bool tellsEdges(arith::CmpIOp compare) {
-  IntegerAttr number;
-  if (!matchPattern(compare.getRhs(), m_Constant(&number)))
-    return false;
-  int64_t bound = number.getValue().getSExtValue();
-  using Predicate = arith::CmpIPredicate;
-  switch (compare.getPredicate()) {
-  case Predicate::sgt:
-  case Predicate::sle:
-    return bound == 0;
-  case Predicate::sge:
-  case Predicate::slt:
-    return bound == 1;
-  case Predicate::eq:
-  case Predicate::ne:
-    return bound == 0;
-  default:
-    return false;
-  }
+  auto holds = [&](decltype(step.getValue()) entry) {
+    return arith::applyCmpPredicate(compare.getPredicate(), entry, bound.getValue());
+  };
+  auto one = step.getValue(), none = one - one;
+  return holds(none) != holds(one) && holds(one + one) == holds(one);
 }
 
 /// Whether all that is done with `table`, in which edges add up, is to tell whether there are any.
@@ -82,7 +45,7 @@ bool onlyTellsEdges(Value table, TypedAttr step) {
       auto integer = dyn_cast<arith::CmpIOp>(read.getOwner());
       if (read.getOperandNumber() != 0)
         return false;
-      return real ? tellsEdges(real, cast<FloatAttr>(step).getValueAsDouble()) : integer && tellsEdges(integer);
+      return real ? tellsEdges(real, cast<FloatAttr>(step)) : integer && tellsEdges(integer, cast<IntegerAttr>(step));
     });
   });
 }

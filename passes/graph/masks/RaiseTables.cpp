@@ -194,13 +194,8 @@ public:
 
 private:
   OpFoldResult sum(Location loc, OpFoldResult a, OpFoldResult b) {
-    if (isConstantIntValue(a, 0))
-      return b;
-    if (isConstantIntValue(b, 0))
-      return a;
-    return arith::AddIOp::create(rewriter, loc, getValueOrCreateConstantIndexOp(rewriter, loc, a),
-                                 getValueOrCreateConstantIndexOp(rewriter, loc, b))
-        .getResult();
+    return getAsOpFoldResult(rewriter.createOrFold<arith::AddIOp>(
+        loc, getValueOrCreateConstantIndexOp(rewriter, loc, a), getValueOrCreateConstantIndexOp(rewriter, loc, b)));
   }
   void replaceSlice(tensor::ExtractSliceOp slice, SmallVector<Place> places);
 

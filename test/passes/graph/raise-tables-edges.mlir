@@ -83,7 +83,11 @@ func.func @counts(%s: tensor<?x?xf32>, %places: tensor<?xindex>, %count: index, 
   ^bb0(%score: f32, %entry: f32, %old: f32):
     %low = arith.constant 0xFF800000 : f32
     %nought = arith.constant 0.0 : f32
-    %hidden = arith.cmpf ole, %entry, %nought : f32
+    %none = arith.cmpf ole, %entry, %nought : f32
+    %less = arith.cmpf ult, %entry, %one : f32
+    %equal = arith.cmpf oeq, %entry, %nought : f32
+    %fewer = arith.andi %none, %less : i1
+    %hidden = arith.andi %fewer, %equal : i1
     %y = arith.select %hidden, %low, %score : f32
     linalg.yield %y : f32
   } -> tensor<?x?xf32>
@@ -93,11 +97,13 @@ func.func @counts(%s: tensor<?x?xf32>, %places: tensor<?xindex>, %count: index, 
 
 // -----
 
-// Of whole numbers. Near miss: whether there are several edges.
+// Of whole numbers. Near misses: whether there are several edges, and whether there is just one.
 #id = affine_map<(i, j) -> (i, j)>
 // CHECK-LABEL: func @whole_counts
 // CHECK: scf.for {{.+}} -> (tensor<?x?xi8>)
 // CHECK-LABEL: func @several
+// CHECK-NOT: i8
+// CHECK-LABEL: func @exactly_one
 // CHECK-NOT: i8
 // LISTS-LABEL: func @whole_counts
 func.func @whole_counts(%s: tensor<?x?xf32>, %places: tensor<?xindex>, %count: index, %n: index, %n2: index) -> tensor<?x?xf32> {
@@ -122,7 +128,11 @@ func.func @whole_counts(%s: tensor<?x?xf32>, %places: tensor<?xindex>, %count: i
   ^bb0(%score: f32, %entry: i64, %old: f32):
     %low = arith.constant 0xFF800000 : f32
     %nought = arith.constant 0 : i64
-    %hidden = arith.cmpi sle, %entry, %nought : i64
+    %none = arith.cmpi sle, %entry, %nought : i64
+    %less = arith.cmpi ult, %entry, %one : i64
+    %equal = arith.cmpi eq, %entry, %nought : i64
+    %fewer = arith.andi %none, %less : i1
+    %hidden = arith.andi %fewer, %equal : i1
     %y = arith.select %hidden, %low, %score : f32
     linalg.yield %y : f32
   } -> tensor<?x?xf32>
@@ -153,6 +163,35 @@ func.func @several(%s: tensor<?x?xf32>, %places: tensor<?xindex>, %count: index,
     %low = arith.constant 0xFF800000 : f32
     %nought = arith.constant 1 : i64
     %hidden = arith.cmpi sle, %entry, %nought : i64
+    %y = arith.select %hidden, %low, %score : f32
+    linalg.yield %y : f32
+  } -> tensor<?x?xf32>
+  %y = attn.softmax %x dim 1 : tensor<?x?xf32>
+  return %y : tensor<?x?xf32>
+}
+
+func.func @exactly_one(%s: tensor<?x?xf32>, %places: tensor<?xindex>, %count: index, %n: index, %n2: index) -> tensor<?x?xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0 : i64
+  %one = arith.constant 1 : i64
+  %empty = tensor.empty(%n2) : tensor<?xi64>
+  %zeros = linalg.fill ins(%zero : i64) outs(%empty : tensor<?xi64>) -> tensor<?xi64>
+  %flat = scf.for %e = %c0 to %count step %c1 iter_args(%t = %zeros) -> tensor<?xi64> {
+    %p = tensor.extract %places[%e] : tensor<?xindex>
+    %place = attn.check_index %p, %n2, "table" : index
+    %old = tensor.extract %t[%place] : tensor<?xi64>
+    %more = arith.addi %old, %one : i64
+    %next = tensor.insert %more into %t[%place] : tensor<?xi64>
+    scf.yield %next : tensor<?xi64>
+  }
+  %table = tensor.expand_shape %flat [[0, 1]] output_shape [%n, %n] : tensor<?xi64> into tensor<?x?xi64>
+  %out = tensor.empty(%n, %n) : tensor<?x?xf32>
+  %x = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %table : tensor<?x?xf32>, tensor<?x?xi64>) outs(%out : tensor<?x?xf32>) {
+  ^bb0(%score: f32, %entry: i64, %old: f32):
+    %low = arith.constant 0xFF800000 : f32
+    %hidden = arith.cmpi ne, %entry, %one : i64
     %y = arith.select %hidden, %low, %score : f32
     linalg.yield %y : f32
   } -> tensor<?x?xf32>
