@@ -256,6 +256,17 @@ def biased():
     given = """  t = Add(s, bias)
   shown = LessOrEqual(j, i)
   z = Where(shown, t, fmin)"""
+    # Places that count what a run shows (BLOOM).
+    counted = alibi.replace("  place = Cast<to = 1>(j)", """  axis = Constant<value = int64 {1}>()
+  kept = Constant<value = int64[2] {1, 2}>()
+  count = CumSum(seen, axis)
+  before = Sub(count, one)
+  placed = Mul(before, seen)
+  float = Cast<to = 1>(placed)
+  place = Unsqueeze(float, kept)""")
+    seen = np.ones((B, S), np.int64)
+    seen[1, :5] = 0
+    places = ((seen.cumsum(1) - 1) * seen).reshape(B, 1, 1, S)
     # Row 0 sees key 0 alone, which the input hides: all its keys count alike.
     padding = np.where(np.arange(S) < 2, FMIN, 0).astype(np.float32).reshape(1, 1, 1, S)
     hidden = table.copy()
@@ -278,6 +289,7 @@ def biased():
 
     return [
         Case("alibi", "causal", alibi, shifted(slopes * J), tables={"slopes": slopes}),
+        Case("alibi_counted", "causal+dense", counted, shifted(slopes * places), {"seen": seen}, {"slopes": slopes}),
         # No key is seen where the length is 0: all count alike, without the bias.
         Case("alibi_chosen", "causal+lengths", chosen,
              lambda s: softmax(np.float32(s + np.where((J <= I) & (J < length), slopes * J, FMIN)).astype(float)),

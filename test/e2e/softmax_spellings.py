@@ -53,6 +53,11 @@ def shifts():
     stored = "its scores are stored before: an operation that is not elementwise stands between the scores and the softmax"
     return [
         Case("shift_small", MASKED + body.format("Div"), lambda s, m, q, k: softmax(s + m), mask=hidden([3])),
+        # Turned, and by a factor that is not the inner one's inverse.
+        Case("shift_turned", MAXIMUM.format("s") + "  d = Sub(top, s)\n  p = Softmax<axis = -1>(d)" + WEIGH,
+             lambda s, m, q, k: softmax(-s)),
+        Case("shift_turned_small", body.format("Div").replace("(z", "(s").replace("Mul(shifted", "Div(shifted"),
+             lambda s, m, q, k: softmax(s / 16)),
         Case("shift_large", MASKED + body.format("Mul"), lambda s, m, q, k: softmax(16 * (s + m)),
              says=("given", None, stored), mask=hidden([3])),
     ]
@@ -94,6 +99,8 @@ def guards():
     changed = "the weights are changed after they are divided by more than their sum"
     return [
         Case("guard_whole", MASKED + whole + nan, of_whole, missed, mask=low),
+        Case("guard_row_equal", MASKED + MAXIMUM.format("z") + quotient + "  n = Equal(w, w)\n  p = Where(n, w, zero)" + WEIGH,
+             of_mask, mask=low),
         Case("guard_whole_sum", MASKED + whole + above, of_whole, missed, mask=low),
         Case("guard_whole_late", MASKED + whole + late, of_whole, missed, mask=low),
         Case("guard_whole_only", MASKED + whole + "  p = Identity(w)" + WEIGH, of_mask, given, mask=hidden([])),

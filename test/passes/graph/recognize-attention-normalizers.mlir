@@ -460,3 +460,50 @@ func.func @half_over_sum(%q: tensor<5x8xf32>, %k: tensor<7x8xf32>, %v: tensor<7x
       outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
   return %o : tensor<5x4xf32>
 }
+
+// -----
+
+#ij = affine_map<(i, j) -> (i, j)>
+#ji = affine_map<(i, j) -> (j, i)>
+#i = affine_map<(i, j) -> (i)>
+#w = affine_map<(i, e, j) -> (i, j)>
+#v = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
+// Near miss: divided by the sums of columns.
+// CHECK: fused = false, {{.*}}normalizer = "sum", reason = "the weights are not divided by the sum of their row alone"
+// CHECK-LABEL: func.func @columns
+// CHECK-NOT: attn.attention
+func.func @columns(%x: tensor<5x5xf32>, %v: tensor<5x4xf32>) -> tensor<5x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<5x5xf32>
+  %er = tensor.empty() : tensor<5xf32>
+  %fr = linalg.fill ins(%zero : f32) outs(%er : tensor<5xf32>) -> tensor<5xf32>
+  %eo = tensor.empty() : tensor<5x4xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %w = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<5x5xf32>) outs(%e : tensor<5x5xf32>) {
+  ^bb0(%a: f32, %out: f32):
+    %m = math.absf %a : f32
+    linalg.yield %m : f32
+  } -> tensor<5x5xf32>
+  %t = linalg.generic {indexing_maps = [#ij, #ji], iterator_types = ["parallel", "parallel"]}
+      ins(%w : tensor<5x5xf32>) outs(%e : tensor<5x5xf32>) {
+  ^bb0(%a: f32, %out: f32):
+    linalg.yield %a : f32
+  } -> tensor<5x5xf32>
+  %sum = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]}
+      ins(%t : tensor<5x5xf32>) outs(%fr : tensor<5xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %m = arith.addf %acc, %a : f32
+    linalg.yield %m : f32
+  } -> tensor<5xf32>
+  %p = linalg.generic {indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%w, %sum : tensor<5x5xf32>, tensor<5xf32>) outs(%e : tensor<5x5xf32>) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %m = arith.divf %a, %b : f32
+    linalg.yield %m : f32
+  } -> tensor<5x5xf32>
+  %y = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<5x5xf32>, tensor<5x4xf32>)
+      outs(%fo : tensor<5x4xf32>) -> tensor<5x4xf32>
+  return %y : tensor<5x4xf32>
+}

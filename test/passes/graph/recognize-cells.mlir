@@ -91,3 +91,57 @@ func.func @not_carried(%x: tensor<4x8xf32>, %h: tensor<4x32xf32>, %m: tensor<32x
   }
   return %last#0, %last#1 : tensor<4x32xf32>, tensor<4x32xf32>
 }
+
+// -----
+
+#x = affine_map<(b, n, k) -> (b, k)>
+#w = affine_map<(b, n, k) -> (k, n)>
+#y = affine_map<(b, n, k) -> (b, n)>
+#id = affine_map<(b, n) -> (b, n)>
+#n = affine_map<(b, n) -> (n)>
+// Biases that the file stores, one of them as a row, and a number: their sum.
+// CHECK-LABEL: func.func @stored_biases
+// CHECK: %[[B:.*]] = attn.weight @b : tensor<32xf32>
+// CHECK: %[[C:.*]] = attn.weight @c : tensor<1x32xf32>
+// CHECK: tensor.extract_slice %[[B]][0] [32]
+// CHECK: %[[ROW:.*]] = tensor.collapse_shape %[[C]]
+// CHECK: tensor.extract_slice %[[ROW]][0] [32]
+// CHECK-COUNT-2: arith.addf
+// CHECK: %[[BIAS:.*]] = tensor.insert_slice %{{.*}} into %{{.*}}[0, 0] [1, 32]
+// CHECK: attn.rnn {{.*}} bias(%[[BIAS]] : tensor<1x64xf32>)
+attn.global @w : tensor<8x32xf32> = #attn.initializer<"w">
+attn.global @r : tensor<32x32xf32> = #attn.initializer<"r">
+attn.global @b : tensor<32xf32> = #attn.initializer<"b">
+attn.global @c : tensor<1x32xf32> = #attn.initializer<"c">
+func.func @stored_biases(%x: tensor<?x8xf32>, %h: tensor<?x32xf32>, %steps: index) -> tensor<?x32xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %w = attn.weight @w : tensor<8x32xf32>
+  %r = attn.weight @r : tensor<32x32xf32>
+  %b = attn.weight @b : tensor<32xf32>
+  %c2 = attn.weight @c : tensor<1x32xf32>
+  %c = tensor.collapse_shape %c2 [[0, 1]] : tensor<1x32xf32> into tensor<32xf32>
+  %rows = tensor.dim %x, %c0 : tensor<?x8xf32>
+  %e = tensor.empty(%rows) : tensor<?x32xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x32xf32>) -> tensor<?x32xf32>
+  %last = scf.for %i = %c0 to %steps step %c1 iter_args(%s = %h) -> tensor<?x32xf32> {
+    %0 = linalg.contract indexing_maps = [#x, #w, #y] ins(%x, %w : tensor<?x8xf32>, tensor<8x32xf32>)
+        outs(%f : tensor<?x32xf32>) -> tensor<?x32xf32>
+    %1 = linalg.contract indexing_maps = [#x, #w, #y] ins(%s, %r : tensor<?x32xf32>, tensor<32x32xf32>)
+        outs(%f : tensor<?x32xf32>) -> tensor<?x32xf32>
+    %2 = linalg.generic {indexing_maps = [#id, #id, #n, #n, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%0, %1, %b, %c : tensor<?x32xf32>, tensor<?x32xf32>, tensor<32xf32>, tensor<32xf32>) outs(%e : tensor<?x32xf32>) {
+    ^bb0(%a: f32, %t: f32, %u: f32, %v: f32, %o: f32):
+      %half = arith.constant 0.5 : f32
+      %3 = arith.addf %a, %u : f32
+      %4 = arith.addf %t, %v : f32
+      %5 = arith.addf %3, %4 : f32
+      %6 = arith.addf %5, %half : f32
+      %7 = math.tanh %6 : f32
+      linalg.yield %7 : f32
+    } -> tensor<?x32xf32>
+    scf.yield %2 : tensor<?x32xf32>
+  }
+  return %last : tensor<?x32xf32>
+}
