@@ -55,11 +55,17 @@ REDUCTIONS = {
     # Shares of a row's greatest weight, added up by key: a row's value goes back to its weights.
     "shares": ("g = ReduceMax<keepdims = 1>(p, d3)\n r = Div(p, g)\n w = ReduceMean<keepdims = 0>(r, d12)",
                ["float[b,m] w"], lambda p: [(p / p.max(3, keepdims=True)).mean((1, 2))]),
+    # Two heads, and what they give to all keys but the first two.
+    "sliced": ("r = Slice(p, ones, threes, ones)\n t = Slice(r, twos, ends, threes)\n w = ReduceSum<keepdims = 0>(t, d2)",
+               ["float[b,2,k] w"], lambda p: [p[:, 1:3, :, 2:].sum(2)]),
+    "one_head": ("r = Gather<axis = 1>(p, head)\n w = ReduceMax<keepdims = 0>(r, d2)", ["float[b,s] w"],
+                 lambda p: [p[:, 2].max(2)]),
     "several": ("w = ReduceSum<keepdims = 0>(p, d2)\n x = ArgMax<axis = 3, keepdims = 0>(p)",
                 ["float[b,4,m] w", "int64[b,4,s] x"], lambda p: [p.sum(2), p.argmax(3)]),
 }
 TABLES = {f"d{''.join(map(str, dims))}": np.array(dims) for dims in ((1,), (2,), (3,), (1, 2), (2, 3), (1, 2, 3))}
-TABLES |= {"three": np.array([3]), "tiny": np.array(1e-30, np.float32)}
+TABLES |= {"three": np.array([3]), "tiny": np.array(1e-30, np.float32), "head": np.array(2)}
+TABLES |= {"ones": np.array([1]), "twos": np.array([2]), "threes": np.array([3]), "ends": np.array([1 << 40])}
 
 POSITIONS = """
  at1 = Constant<value = int64 {2}>()
@@ -86,6 +92,8 @@ MASKS = {
                lambda i, j, n, bias: (j <= i) & (j >= i - 5)),
     "lengths": (" c = Less(j, n)\n z = Where(c, s, ninf)", {"n": "int64[b,1,1,1]"},
                 lambda i, j, n, bias: j < n),
+    "moved": (" e = Add(i, n)\n c = LessOrEqual(j, e)\n z = Where(c, s, ninf)", {"n": "int64[b,1,1,1]"},
+              lambda i, j, n, bias: j <= i + n),
     "dense": (" z = Add(s, bias)", {"bias": "float[1,1,s,m]"}, lambda i, j, n, bias: bias),
     "distance": (" d = Sub(j, i)\n f = Cast<to = 1>(d)\n a = Abs(f)\n z = Sub(s, a)", {},
                  lambda i, j, n, bias: -np.abs(j - i).astype(np.float64)),
@@ -139,7 +147,7 @@ def data(rng, b, s, m, mask, group):
     given = {"q": rng.normal(size=(b, 4, s, 16)), "k": rng.normal(size=(b, 4 // group, m, 16)),
              "v": rng.normal(size=(b, 4 // group, m, 8))}
     given = {n: x.astype(np.float32) for n, x in given.items()}
-    if mask == "lengths":
+    if mask in ("lengths", "moved"):
         given["n"] = rng.integers(1, m + 1, (b, 1, 1, 1))
     if mask == "dense":
         bias = rng.normal(size=(1, 1, s, m)).astype(np.float32)
@@ -157,11 +165,13 @@ def compare(rt, given, wanted, name):
 
 def results(bin, runtime, folder):
     rng = np.random.default_rng(11)
-    cases = [(r, "plain", 1, {}) for r in REDUCTIONS] + [("several", mask, 1, {}) for mask in MASKS]
+    fixed_sizes = "sliced", "one_head"
+    cases = [(r, "plain", 1, {}) for r in REDUCTIONS if r not in fixed_sizes] + [("several", mask, 1, {}) for mask in MASKS]
     cases += [("several", mask, group, {}) for mask, group in (("lengths", 2), ("causal", 2), ("dense", 4), ("plain", 4))]
     # Of fixed size: blocks without and with a rest.
     cases += [(r, "causal", group, {"b": 1, "s": 512, "m": 512})
               for r, group in (("mean", 1), ("argmax_queries", 1), ("topk", 2), ("entropy", 4))]
+    cases += [(r, "moved", 1, {"b": 2, "s": 400, "m": 512}) for r in fixed_sizes]
     cases += [("several", "window", 2, {"b": 1, "s": 517, "m": 517}), ("shares", "distance", 1, {"b": 2, "s": 400})]
     for number, (reduction, mask, group, fixed) in enumerate(cases):
         name, path = f"{reduction} {mask} {fixed}", f"{folder}/r{number}.onnx"

@@ -324,3 +324,31 @@ func.func @repeated(%x: tensor<4xf16>) -> tensor<3x4xf16> {
   %s = attn.softmax %r dim 1 : tensor<3x4xf16>
   return %s : tensor<3x4xf16>
 }
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+// A fill is one of f32, of a constant or of what a run gives.
+// CHECK-LABEL: func.func @fills
+// CHECK-DAG: %[[C:.*]] = arith.constant 2.500000e+00 : f32
+// CHECK-DAG: linalg.fill ins(%[[C]] : f32) outs(%{{.*}} : tensor<?x4xf32>)
+// CHECK-DAG: %[[S:.*]] = arith.extf %arg1 : f16 to f32
+// CHECK-DAG: linalg.fill ins(%[[S]] : f32) outs(%{{.*}} : tensor<?x4xf32>)
+// CHECK: arith.addf {{.*}} : f32
+// CHECK: arith.mulf {{.*}} : f32
+func.func @fills(%x: tensor<?x4xf16>, %s: f16) -> tensor<?x4xf16> {
+  %c0 = arith.constant 0 : index
+  %number = arith.constant 2.5 : f16
+  %n = tensor.dim %x, %c0 : tensor<?x4xf16>
+  %e = tensor.empty(%n) : tensor<?x4xf16>
+  %known = linalg.fill ins(%number : f16) outs(%e : tensor<?x4xf16>) -> tensor<?x4xf16>
+  %given = linalg.fill ins(%s : f16) outs(%e : tensor<?x4xf16>) -> tensor<?x4xf16>
+  %r = linalg.generic {indexing_maps = [#id, #id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %known, %given : tensor<?x4xf16>, tensor<?x4xf16>, tensor<?x4xf16>) outs(%e : tensor<?x4xf16>) {
+  ^bb0(%a: f16, %b: f16, %c: f16, %out: f16):
+    %sum = arith.addf %a, %b : f16
+    %y = arith.mulf %sum, %c : f16
+    linalg.yield %y : f16
+  } -> tensor<?x4xf16>
+  return %r : tensor<?x4xf16>
+}
