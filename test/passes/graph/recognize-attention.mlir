@@ -434,7 +434,7 @@ func.func @size_known_apart(%x: tensor<1x?x16xf32>, %k: tensor<1x7x2x8xf32>) -> 
 #v = affine_map<(i, e, j) -> (j, e)>
 #o = affine_map<(i, e, j) -> (i, e)>
 // A constant that is added in a half type, and a near miss: one that is no constant.
-// CHECK: mask = "causal"{{.*}}mask = "dense"
+// CHECK: mask = "causal"{{.*}}mask = "dense"{{.*}}mask = "dense"
 // CHECK-LABEL: func.func @half_mask
 // What that one rounds may be a mask, of which a score that counts takes the steps; an infinite one hides all of it.
 // CHECK: arith.select %{{.+}}, %{{.+}}, %{{.+}} : f32
@@ -442,6 +442,14 @@ func.func @size_known_apart(%x: tensor<1x?x16xf32>, %k: tensor<1x7x2x8xf32>) -> 
 // CHECK-LABEL: func.func @half_bias
 // CHECK: arith.select %{{.+}}, %{{.+}}, %{{.+}} : f16
 // CHECK: arith.addf
+// CHECK-NEXT: arith.truncf
+// CHECK-NEXT: arith.extf
+// Nor is what scales such a sum.
+// CHECK-LABEL: func.func @half_scaled
+// CHECK: arith.addf
+// CHECK-NEXT: arith.truncf
+// CHECK-NEXT: arith.extf
+// CHECK-NEXT: arith.mulf
 // CHECK-NEXT: arith.truncf
 // CHECK-NEXT: arith.extf
 func.func @half_mask(%q: tensor<5x8xf16>, %k: tensor<7x8xf16>, %v: tensor<7x4xf16>) -> tensor<5x4xf16> {
@@ -488,6 +496,36 @@ func.func @half_bias(%q: tensor<5x8xf16>, %k: tensor<7x8xf16>, %v: tensor<7x4xf1
     %z = arith.extf %u : f16 to f32
     %t = arith.addf %y, %z : f32
     %r = arith.truncf %t : f32 to f16
+    linalg.yield %r : f16
+  } -> tensor<5x7xf16>
+  %p = attn.softmax %b dim 1 : tensor<5x7xf16>
+  %eo = tensor.empty() : tensor<5x4xf16>
+  %fo = linalg.fill ins(%zero : f16) outs(%eo : tensor<5x4xf16>) -> tensor<5x4xf16>
+  %o = linalg.contract indexing_maps = [#w, #v, #o] ins(%p, %v : tensor<5x7xf16>, tensor<7x4xf16>)
+      outs(%fo : tensor<5x4xf16>) -> tensor<5x4xf16>
+  return %o : tensor<5x4xf16>
+}
+func.func @half_scaled(%q: tensor<5x8xf16>, %k: tensor<7x8xf16>, %v: tensor<7x4xf16>, %m: tensor<5x7xf16>, %n: tensor<5x7xf16>) -> tensor<5x4xf16> {
+  %zero = arith.constant 0.0 : f16
+  %e = tensor.empty() : tensor<5x7xf16>
+  %f = linalg.fill ins(%zero : f16) outs(%e : tensor<5x7xf16>) -> tensor<5x7xf16>
+  %s = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<5x8xf16>, tensor<7x8xf16>)
+      outs(%f : tensor<5x7xf16>) -> tensor<5x7xf16>
+  %b = linalg.generic {indexing_maps = [#ij, #ij, #ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %m, %n : tensor<5x7xf16>, tensor<5x7xf16>, tensor<5x7xf16>) outs(%e : tensor<5x7xf16>) {
+  ^bb0(%x: f16, %a: f16, %d: f16, %o: f16):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %c = arith.cmpi sle, %j, %i : index
+    %u = arith.select %c, %a, %d : f16
+    %y = arith.extf %x : f16 to f32
+    %z = arith.extf %u : f16 to f32
+    %t = arith.addf %y, %z : f32
+    %sum = arith.truncf %t : f32 to f16
+    %wide = arith.extf %sum : f16 to f32
+    %eighth = arith.constant 0.125 : f32
+    %scaled = arith.mulf %wide, %eighth : f32
+    %r = arith.truncf %scaled : f32 to f16
     linalg.yield %r : f16
   } -> tensor<5x7xf16>
   %p = attn.softmax %b dim 1 : tensor<5x7xf16>
