@@ -195,19 +195,17 @@ SmallVector<Value> ContractionLowering::getParts(Value value, Location loc) {
 /// an infinity, or what rounds to one, nothing is left but a NaN.
 Value ContractionLowering::narrowRest(Value value, ValueRange parts, Location loc) {
   Type half = rewriter.getBF16Type();
-  Value empty = tensor::EmptyOp::create(rewriter, loc, tensor::getMixedSizes(rewriter, loc, value), half);
   unsigned rank = cast<RankedTensorType>(value.getType()).getRank();
   SmallVector<Value> inputs = {value};
   llvm::append_range(inputs, parts);
-  SmallVector<AffineMap> maps(inputs.size() + 1, rewriter.getMultiDimIdentityMap(rank));
-  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
-  auto body = [&](OpBuilder &b, Location loc, ValueRange arguments) {
+  SmallVector<AffineMap> maps(inputs.size(), rewriter.getMultiDimIdentityMap(rank));
+  auto body = [&](OpBuilder &b, Location loc, ValueRange arguments) -> Value {
     Value rest = arguments.front();
     for (Value part : arguments.drop_front().drop_back())
       rest = arith::SubFOp::create(b, loc, rest, arith::ExtFOp::create(b, loc, b.getF32Type(), part));
-    linalg::YieldOp::create(b, loc, arith::TruncFOp::create(b, loc, half, rest).getResult());
+    return arith::TruncFOp::create(b, loc, half, rest);
   };
-  return linalg::GenericOp::create(rewriter, loc, empty.getType(), inputs, empty, maps, loops, body).getResult(0);
+  return elementwise(rewriter, loc, tensor::getMixedSizes(rewriter, loc, value), half, inputs, maps, body);
 }
 
 /// Whether `value` is read in bf16 alone: by contractions, or rounded.

@@ -76,19 +76,17 @@ Value QueryBlock::scalar(Value value) {
 /// The elements of `operand` plus the offset, as index; those that are far stay far.
 Value QueryBlock::shifted(Value operand) {
   auto type = cast<RankedTensorType>(operand.getType());
-  SmallVector<AffineMap> maps(2, b.getMultiDimIdentityMap(type.getRank()));
-  SmallVector<utils::IteratorType> iterators(type.getRank(), utils::IteratorType::parallel);
-  Value empty = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, operand), b.getIndexType());
-  auto body = [&](OpBuilder &b, Location loc, ValueRange args) {
+  auto body = [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
     Value element = args[0];
     if (!element.getType().isIndex())
       element = arith::IndexCastOp::create(b, loc, b.getIndexType(), element);
     constexpr int64_t kFar = int64_t(1) << 40;
     element = arith::MinSIOp::create(b, loc, element, arith::ConstantIndexOp::create(b, loc, kFar));
     element = arith::MaxSIOp::create(b, loc, element, arith::ConstantIndexOp::create(b, loc, -kFar));
-    linalg::YieldOp::create(b, loc, arith::AddIOp::create(b, loc, element, offset).getResult());
+    return arith::AddIOp::create(b, loc, element, offset);
   };
-  return linalg::GenericOp::create(b, loc, empty.getType(), operand, empty, maps, iterators, body).getResult(0);
+  return elementwise(b, loc, tensor::getMixedSizes(b, loc, operand), b.getIndexType(), operand,
+                     b.getMultiDimIdentityMap(type.getRank()), body);
 }
 
 /// The mask of `op`, its terms and their operands, whose maps are added to `maps`.

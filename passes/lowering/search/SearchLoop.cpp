@@ -105,18 +105,11 @@ SmallVector<Value> SearchLoop::call(StringRef role, ValueRange ins,
 
 Value SearchLoop::tokensFor(RankedTensorType type, Value chosen) {
   if (!type.getElementType().isInteger(64)) {
-    Value empty = tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{rows}, type.getElementType());
-    AffineMap identity = b.getMultiDimIdentityMap(1);
-    chosen = linalg::GenericOp::create(
-                 b, loc, empty.getType(), chosen, empty, {identity, identity}, utils::IteratorType::parallel,
-                 [&](OpBuilder &body, Location at, ValueRange args) {
-                   Type want = type.getElementType();
-                   Value narrow = want.getIntOrFloatBitWidth() < 64
-                                      ? arith::TruncIOp::create(body, at, want, args[0]).getResult()
-                                      : args[0];
-                   linalg::YieldOp::create(body, at, narrow);
-                 })
-                 .getResult(0);
+    Type narrow = type.getElementType();
+    chosen = elementwise(b, loc, {rows}, narrow, chosen, b.getMultiDimIdentityMap(1),
+                         [&](OpBuilder &body, Location at, ValueRange args) -> Value {
+                           return arith::TruncIOp::create(body, at, narrow, args[0]);
+                         });
   }
   if (type.getRank() == 2) {
     SmallVector<OpFoldResult> shape{rows, b.getIndexAttr(1)};

@@ -1,5 +1,6 @@
 // What a search begins with; SearchLoop.cpp has the loop.
 #include "dialects/attn/LoopOps.h"
+#include "passes/graph/Structured.h"
 #include "passes/lowering/search/SearchLoop.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -20,17 +21,9 @@ Value SearchLoop::expandRows(Value tensor, int64_t dim, RankedTensorType type) {
   int64_t rank = type.getRank();
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, tensor), wide = sizes;
   wide.insert(wide.begin() + dim + 1, b.getIndexAttr(width));
-  Value empty = tensor::EmptyOp::create(b, loc, wide, type.getElementType());
-  SmallVector<AffineExpr> read;
-  for (int64_t n = 0; n <= rank; ++n)
-    if (n != dim + 1)
-      read.push_back(b.getAffineDimExpr(n));
-  SmallVector<utils::IteratorType> loops(rank + 1, utils::IteratorType::parallel);
-  auto map = AffineMap::get(rank + 1, 0, read, b.getContext());
-  Value copies = linalg::GenericOp::create(
-                     b, loc, empty.getType(), tensor, empty, {map, b.getMultiDimIdentityMap(rank + 1)}, loops,
-                     [](OpBuilder &body, Location at, ValueRange args) { linalg::YieldOp::create(body, at, args[0]); })
-                     .getResult(0);
+  Value copies =
+      elementwise(b, loc, wide, type.getElementType(), tensor, b.getMultiDimIdentityMap(rank + 1).dropResult(dim + 1),
+                  [](OpBuilder &, Location, ValueRange args) { return args[0]; });
   SmallVector<ReassociationIndices> groups;
   for (int64_t n = 0; n <= rank; ++n) {
     if (n == dim + 1)
@@ -114,21 +107,14 @@ void SearchLoop::startLoop() {
   Value start = op.startsWithScores() ? Value() : expandRows(op.getFirst(), 0, ofRows);
   tokens = carry(start ? castTo(start, ofRows) : fill(ofRows, {rows}, b.getI64IntegerAttr(0)));
   // Of `width` equal hypotheses all but one are none.
-  Value empty = tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{batch, columns}, f32);
-  SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
   live =
-      carry(linalg::GenericOp::create(
-                b, loc, empty.getType(), ValueRange(), empty, {b.getMultiDimIdentityMap(2)}, loops,
-                [&](OpBuilder &body, Location at, ValueRange) {
-                  Value k = linalg::IndexOp::create(body, at, 1);
-                  Value none = arith::ConstantIndexOp::create(body, at, 0);
-                  Value isFirst = arith::CmpIOp::create(body, at, arith::CmpIPredicate::eq, k, none);
-                  auto constant = [&](float x) { return arith::ConstantOp::create(body, at, body.getF32FloatAttr(x)); };
-                  float infinity = std::numeric_limits<float>::infinity();
-                  Value start = arith::SelectOp::create(body, at, isFirst, constant(0), constant(-infinity));
-                  linalg::YieldOp::create(body, at, start);
-                })
-                .getResult(0));
+      carry(elementwise(b, loc, {batch, columns}, f32, {}, {}, [&](OpBuilder &body, Location at, ValueRange) -> Value {
+        Value k = linalg::IndexOp::create(body, at, 1), none = arith::ConstantIndexOp::create(body, at, 0);
+        Value isFirst = arith::CmpIOp::create(body, at, arith::CmpIPredicate::eq, k, none);
+        constexpr float kInfinity = std::numeric_limits<float>::infinity();
+        return arith::SelectOp::create(body, at, isFirst, floatConstant(body, at, f32, 0),
+                                       floatConstant(body, at, f32, -kInfinity));
+      }));
   best = carry(fill(number(f32), {batch, columns}, b.getF32FloatAttr(-std::numeric_limits<float>::infinity())));
   info = carry(fill(RankedTensorType::get({kDynamic, width, 3}, i64), {batch, columns, b.getIndexAttr(3)},
                     b.getI64IntegerAttr(0)));

@@ -1,5 +1,6 @@
 // What a search makes of states, histories and results; SearchLoop.cpp has the loop.
 #include "dialects/attn/LoopOps.h"
+#include "passes/graph/Structured.h"
 #include "passes/lowering/search/SearchLoop.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -24,37 +25,25 @@ Value SearchLoop::gatherRows(Value tensor, int64_t dim, Value chosen) {
   auto type = cast<RankedTensorType>(tensor.getType());
   int64_t rank = type.getRank();
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, tensor);
-  Value empty = tensor::EmptyOp::create(b, loc, sizes, type.getElementType());
   auto rowMap = AffineMap::get(rank, 0, b.getAffineDimExpr(dim));
-  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
-  Value result = linalg::GenericOp::create(
-                     b, loc, empty.getType(), chosen, empty, {rowMap, b.getMultiDimIdentityMap(rank)}, loops,
-                     [&](OpBuilder &body, Location at, ValueRange args) {
-                       SmallVector<Value> position;
-                       for (int64_t n = 0; n < rank; ++n)
-                         position.push_back(
-                             n == dim ? arith::IndexCastOp::create(body, at, body.getIndexType(), args[0]).getResult()
-                                      : linalg::IndexOp::create(body, at, n).getResult());
-                       Value element = tensor::ExtractOp::create(body, at, tensor, position);
-                       linalg::YieldOp::create(body, at, element);
-                     })
-                     .getResult(0);
-  return castTo(result, type);
+  auto pick = [&](OpBuilder &body, Location at, ValueRange args) -> Value {
+    SmallVector<Value> position;
+    for (int64_t n = 0; n < rank; ++n)
+      position.push_back(n == dim ? arith::IndexCastOp::create(body, at, body.getIndexType(), args[0]).getResult()
+                                  : linalg::IndexOp::create(body, at, n).getResult());
+    return tensor::ExtractOp::create(body, at, tensor, position);
+  };
+  return castTo(elementwise(b, loc, sizes, type.getElementType(), chosen, rowMap, pick), type);
 }
 
 Value SearchLoop::countOn(Value positions) {
   auto type = cast<RankedTensorType>(positions.getType());
-  Value empty = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, positions), type.getElementType());
-  AffineMap identity = b.getMultiDimIdentityMap(type.getRank());
-  SmallVector<utils::IteratorType> loops(type.getRank(), utils::IteratorType::parallel);
-  Value next = linalg::GenericOp::create(b, loc, empty.getType(), positions, empty, {identity, identity}, loops,
-                                         [&](OpBuilder &body, Location at, ValueRange args) {
-                                           Value one = arith::ConstantOp::create(
-                                               body, at, body.getIntegerAttr(type.getElementType(), 1));
-                                           Value sum = arith::AddIOp::create(body, at, args[0], one);
-                                           linalg::YieldOp::create(body, at, sum);
-                                         })
-                   .getResult(0);
+  Value next = elementwise(
+      b, loc, tensor::getMixedSizes(b, loc, positions), type.getElementType(), positions,
+      b.getMultiDimIdentityMap(type.getRank()), [&](OpBuilder &body, Location at, ValueRange args) -> Value {
+        Value one = arith::ConstantOp::create(body, at, body.getIntegerAttr(type.getElementType(), 1));
+        return arith::AddIOp::create(body, at, args[0], one);
+      });
   return castTo(next, type);
 }
 
@@ -216,16 +205,11 @@ Value SearchLoop::coveredBy(Value weights) {
   require(sizeOf(weights, 0), rows, "search: an alignment has {0} rows, the tokens have {1}");
   require(sizeOf(weights, 1), sizeOf(before, 1), "search: an alignment has {0} positions, the source has {1}");
   weights = castTo(weights, before.getType());
-  Value empty = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, before), b.getF32Type());
   AffineMap identity = b.getMultiDimIdentityMap(2);
-  SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
-  return linalg::GenericOp::create(b, loc, empty.getType(), ValueRange{before, weights}, empty,
-                                   {identity, identity, identity}, loops,
-                                   [](OpBuilder &body, Location at, ValueRange args) {
-                                     Value sum = arith::AddFOp::create(body, at, args[0], args[1]);
-                                     linalg::YieldOp::create(body, at, sum);
-                                   })
-      .getResult(0);
+  return elementwise(b, loc, tensor::getMixedSizes(b, loc, before), b.getF32Type(), {before, weights},
+                     {identity, identity}, [](OpBuilder &body, Location at, ValueRange args) -> Value {
+                       return arith::AddFOp::create(body, at, args[0], args[1]);
+                     });
 }
 
 /// [rows]: what the score of a hypothesis that ends in a row gets for its coverage.
@@ -233,22 +217,18 @@ Value SearchLoop::coverageTerms(Value covered) {
   auto ofRows = RankedTensorType::get({kDynamic}, b.getF32Type());
   Value zero = fill(ofRows, {rows}, b.getF32FloatAttr(0));
   double penalty = op.getCoveragePenalty().convertToDouble();
-  SmallVector<utils::IteratorType> loops{utils::IteratorType::parallel, utils::IteratorType::reduction};
   auto perRow = AffineMap::get(2, 0, b.getAffineDimExpr(0));
-  return linalg::GenericOp::create(
-             b, loc, ofRows, covered, zero, {b.getMultiDimIdentityMap(2), perRow}, loops,
-             [&](OpBuilder &body, Location at, ValueRange args) {
-               auto constant = [&](double x) {
-                 return arith::ConstantOp::create(body, at, body.getF32FloatAttr(x)).getResult();
-               };
-               Value none = constant(0), most = constant(1);
-               Value seen = arith::CmpFOp::create(body, at, arith::CmpFPredicate::OGT, args[0], none);
-               Value safe = arith::SelectOp::create(body, at, seen, args[0], most);
-               Value log = math::LogOp::create(body, at, arith::MinimumFOp::create(body, at, safe, most).getResult());
-               Value term = arith::MulFOp::create(body, at, log, constant(penalty));
-               linalg::YieldOp::create(body, at, arith::AddFOp::create(body, at, args[1], term).getResult());
-             })
-      .getResult(0);
+  return reduction(b, loc, covered, b.getMultiDimIdentityMap(2), zero, perRow,
+                   [&](OpBuilder &body, Location at, ValueRange args) -> Value {
+                     auto constant = [&](double x) { return floatConstant(body, at, body.getF32Type(), x); };
+                     Value none = constant(0), most = constant(1);
+                     Value seen = arith::CmpFOp::create(body, at, arith::CmpFPredicate::OGT, args[0], none);
+                     Value safe = arith::SelectOp::create(body, at, seen, args[0], most);
+                     Value share = arith::MinimumFOp::create(body, at, safe, most);
+                     Value term = arith::MulFOp::create(body, at, math::LogOp::create(body, at, share).getResult(),
+                                                        constant(penalty));
+                     return arith::AddFOp::create(body, at, args[1], term);
+                   });
 }
 
 //===----------------------------------------------------------------------===//
@@ -257,22 +237,16 @@ Value SearchLoop::coverageTerms(Value covered) {
 
 /// Before the first choice all rows of an item are one hypothesis.
 Value SearchLoop::firstKin() {
-  Type i64 = b.getI64Type();
-  OpFoldResult columns = b.getIndexAttr(width + 1);
-  Value empty = tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{rows, columns}, i64);
-  SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
-  auto body = [&](OpBuilder &at, Location where, ValueRange) {
+  auto body = [&](OpBuilder &at, Location where, ValueRange) -> Value {
     Value row = linalg::IndexOp::create(at, where, 0), column = linalg::IndexOp::create(at, where, 1);
     Value count = arith::ConstantIndexOp::create(at, where, width);
     Value rank = arith::RemUIOp::create(at, where, row, count);
     Value steps = arith::ConstantIndexOp::create(at, where, op.startsWithScores() ? 1 : 0);
     Value isRank = arith::CmpIOp::create(at, where, arith::CmpIPredicate::eq, column, count);
     Value number = arith::SelectOp::create(at, where, isRank, rank, steps);
-    linalg::YieldOp::create(at, where, arith::IndexCastOp::create(at, where, at.getI64Type(), number).getResult());
+    return arith::IndexCastOp::create(at, where, at.getI64Type(), number);
   };
-  return linalg::GenericOp::create(b, loc, empty.getType(), ValueRange(), empty, {b.getMultiDimIdentityMap(2)}, loops,
-                                   body)
-      .getResult(0);
+  return elementwise(b, loc, {rows, b.getIndexAttr(width + 1)}, b.getI64Type(), {}, {}, body);
 }
 
 /// The scores for the first token are there: it is chosen before the loop. All
@@ -316,12 +290,7 @@ Value SearchLoop::alignmentOf(Value chosenRows, Value lengths) {
     sizes.push_back(b.getIndexAttr(op.getNBest()));
   sizes.append({longest, tensor::getMixedSize(b, loc, weights, 2)});
   int64_t rank = sizes.size();
-  Value empty = tensor::EmptyOp::create(b, loc, sizes, b.getF32Type());
-  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
-  SmallVector<AffineExpr> position;
-  for (int64_t n = 0; n < rank - 1; ++n)
-    position.push_back(b.getAffineDimExpr(n));
-  auto body = [&](OpBuilder &at, Location where, ValueRange args) {
+  auto body = [&](OpBuilder &at, Location where, ValueRange args) -> Value {
     Value source = linalg::IndexOp::create(at, where, rank - 1), time = linalg::IndexOp::create(at, where, rank - 2);
     Value none = arith::ConstantOp::create(at, where, at.getF32FloatAttr(0));
     Value zero = arith::ConstantIntOp::create(at, where, 0, 64);
@@ -329,13 +298,10 @@ Value SearchLoop::alignmentOf(Value chosenRows, Value lengths) {
     Value safe = arith::IndexCastOp::create(at, where, at.getIndexType(),
                                             arith::MaxSIOp::create(at, where, args[0], zero).getResult());
     Value weight = tensor::ExtractOp::create(at, where, weights, ValueRange{time, safe, source});
-    linalg::YieldOp::create(at, where, arith::SelectOp::create(at, where, has, weight, none).getResult());
+    return arith::SelectOp::create(at, where, has, weight, none);
   };
-  Value from = op.isBeam() ? chosenRows : lengths;
-  return linalg::GenericOp::create(b, loc, empty.getType(), from, empty,
-                                   {AffineMap::get(rank, 0, position, b.getContext()), b.getMultiDimIdentityMap(rank)},
-                                   loops, body)
-      .getResult(0);
+  return elementwise(b, loc, sizes, b.getF32Type(), op.isBeam() ? chosenRows : lengths,
+                     b.getMultiDimIdentityMap(rank).dropResult(rank - 1), body);
 }
 
 /// Each row has one result, its own.
@@ -349,19 +315,15 @@ void SearchLoop::finishRows(Value length) {
       b, loc, RankedTensorType::get({kDynamic}, b.getF32Type()), results[live], ArrayRef<OpFoldResult>{zero, zero},
       ArrayRef<OpFoldResult>{rowCount, one}, ArrayRef<OpFoldResult>{one, one});
   Value all = results[history];
-  Value empty = tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{rows, length}, i64);
   auto perRow = AffineMap::get(2, 0, b.getAffineDimExpr(0));
-  SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
   auto perToken = [&](llvm::function_ref<Value(OpBuilder &, Location, Value row, Value time, Value ended)> make) {
-    return linalg::GenericOp::create(
-               b, loc, empty.getType(), lengths, empty, {perRow, b.getMultiDimIdentityMap(2)}, loops,
-               [&](OpBuilder &at, Location where, ValueRange args) {
-                 Value row = linalg::IndexOp::create(at, where, 0), time = linalg::IndexOp::create(at, where, 1);
-                 Value count = arith::IndexCastOp::create(at, where, at.getIndexType(), args[0]);
-                 Value ended = arith::CmpIOp::create(at, where, arith::CmpIPredicate::sge, time, count);
-                 linalg::YieldOp::create(at, where, make(at, where, row, time, ended));
-               })
-        .getResult(0);
+    auto body = [&](OpBuilder &at, Location where, ValueRange args) {
+      Value row = linalg::IndexOp::create(at, where, 0), time = linalg::IndexOp::create(at, where, 1);
+      Value count = arith::IndexCastOp::create(at, where, at.getIndexType(), args[0]);
+      Value ended = arith::CmpIOp::create(at, where, arith::CmpIPredicate::sge, time, count);
+      return make(at, where, row, time, ended);
+    };
+    return elementwise(b, loc, {rows, length}, i64, lengths, perRow, body);
   };
   Value chosen = perToken([&](OpBuilder &at, Location where, Value row, Value time, Value ended) -> Value {
     Value token = tensor::ExtractOp::create(at, where, all, ValueRange{time, row});

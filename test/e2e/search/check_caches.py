@@ -23,7 +23,7 @@ LAYOUTS = {
     "rows-first": dict(dims="BPD"),
     "heads": dict(dims="BHPD"),
     "pairs": dict(dims="2BHPD"),
-    "time-major": dict(dims="PBD"),
+    "time-major": dict(dims="PBD", token=TensorProto.INT32),
     "two-a-step": dict(dims="BPD", each=2),
     "open-count": dict(dims="BPD", each=0),
     "init": dict(dims="BHPD", init=True),
@@ -36,8 +36,9 @@ LAYOUTS = {
 class Step:
     """An ONNX step with caches in the layout, and with `init` the entry that makes the first of them."""
 
-    def __init__(self, dims, each=1, init=False, type=TensorProto.FLOAT, batch="batch"):
-        self.dims, self.each, self.init, self.type, self.batch = dims, each, init, type, batch
+    def __init__(self, dims, each=1, init=False, type=TensorProto.FLOAT, batch="batch",
+                 token=TensorProto.INT64):
+        self.dims, self.each, self.init, self.type, self.batch, self.token = dims, each, init, type, batch, token
         self.width, self.n_best = (WIDTH, 3) if batch == "batch" else (1, 1)
         self.rows, self.grow = dims.index("B"), dims.index("P")
         rng = np.random.default_rng(5)
@@ -112,7 +113,7 @@ class Step:
         if is_init:
             inputs = [info("source", TensorProto.INT64, ["batch", "past"])]
         else:
-            inputs = [info("token", TensorProto.INT64, [self.batch])] + [info(n, self.type, self.shape("past")) for n in names]
+            inputs = [info("token", self.token, [self.batch])] + [info(n, self.type, self.shape("past")) for n in names]
             if self.each == 0:
                 inputs.append(info("more", TensorProto.FLOAT, ["batch", "extra", D]))
         after = "past" if is_init else "total"
@@ -150,7 +151,8 @@ def check(case, attnc, attn_run, work):
 
         def run(tokens, rows_first):
             feed = {n: np.moveaxis(s, 0, step.rows if n in caches else 0) for n, s in zip(states, rows_first)}
-            logits, *after = session.run(None, {"token": tokens, **feed})
+            token = tokens.astype(helper.tensor_dtype_to_np_dtype(step.token))
+            logits, *after = session.run(None, {"token": token, **feed})
             after = [np.moveaxis(s, step.rows, 0) for s in after]
             return logits, after + ([feed["more"]] if step.each == 0 else []), None
 
