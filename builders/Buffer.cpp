@@ -94,22 +94,6 @@ Buffer Buffer::flat() const {
                                                 ArrayRef<OpFoldResult>{b.getIndexAttr(1)}));
 }
 
-Buffer Buffer::view(Place offset, ArrayRef<Place> sizes, ArrayRef<Place> strides) const {
-  auto all = [&](ArrayRef<Place> given) {
-    return llvm::map_to_vector(given, [&](const Place &place) { return getAsOpFoldResult(place.at(*this)); });
-  };
-  SmallVector<OpFoldResult> size = all(sizes), stride = all(strides);
-  OpFoldResult first = getAsOpFoldResult(offset.at(*this));
-  SmallVector<int64_t> shape, steps;
-  SmallVector<Value> unused;
-  dispatchIndexOpFoldResults(size, unused, shape);
-  dispatchIndexOpFoldResults(stride, unused, steps);
-  auto constant = getConstantIntValue(first);
-  auto layout = StridedLayoutAttr::get(builder().getContext(), constant.value_or(ShapedType::kDynamic), steps);
-  auto type = MemRefType::get(shape, memref().getElementType(), layout, memref().getMemorySpace());
-  return with(memref::ReinterpretCastOp::create(builder(), location(), type, value(), first, size, stride));
-}
-
 Index Buffer::address() const {
   return Index(builder(), location(), memref::ExtractAlignedPointerAsIndexOp::create(builder(), location(), value()));
 }

@@ -75,8 +75,6 @@ public:
   //===--- views ----------------------------------------------------------===//
   /// A contiguous buffer as one dimension.
   Buffer flat() const;
-  /// The same memory as `sizes` with `strides`, in elements, from element `offset` on.
-  Buffer view(Place offset, llvm::ArrayRef<Place> sizes, llvm::ArrayRef<Place> strides) const;
   /// The address of the first element.
   Index address() const;
 
