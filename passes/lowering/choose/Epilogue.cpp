@@ -14,13 +14,8 @@ ReassociationIndices dimRange(int64_t first, int64_t end) {
 }
 
 int64_t countElements(RankedTensorType type, unsigned first, unsigned count) {
-  int64_t elements = 1;
-  for (int64_t size : type.getShape().slice(first, count)) {
-    if (ShapedType::isDynamic(size))
-      return ShapedType::kDynamic;
-    elements *= size;
-  }
-  return elements;
+  ArrayRef<int64_t> sizes = type.getShape().slice(first, count);
+  return ShapedType::isDynamicShape(sizes) ? ShapedType::kDynamic : ShapedType::getNumElements(sizes);
 }
 
 OpFoldResult multiplySizes(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> sizes) {

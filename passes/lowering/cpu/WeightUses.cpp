@@ -18,10 +18,8 @@ using Dim = AttentionOp::Dim;
 
 /// The position of `dim` in `map`, or -1.
 static int64_t positionOf(AffineMap map, unsigned dim) {
-  for (auto [n, expr] : llvm::enumerate(map.getResults()))
-    if (auto named = dyn_cast<AffineDimExpr>(expr); named && named.getPosition() == dim)
-      return n;
-  return -1;
+  std::optional<unsigned> position = map.getResultPosition(getAffineDimExpr(dim, map.getContext()));
+  return position ? static_cast<int64_t>(*position) : -1;
 }
 
 /// All that `op` uses, its regions included.
