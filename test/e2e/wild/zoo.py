@@ -70,7 +70,7 @@ def fixed_signature(model, names):
     """`model` with a parameter for each name, which exporters ask for."""
     space = {}
     exec(f"def forward(self, {', '.join(names)}): return self.named({', '.join(names)})", space)
-    return type("Model", (Model,), {"forward": space["forward"]})(model, names)
+    return type("Model", (Model,), {"forward": space["forward"]})(model, names).eval()
 
 
 def vocabulary(config):
