@@ -1,4 +1,5 @@
 #include "passes/Passes.h"
+#include "passes/graph/Collect.h"
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/element/Affine.h"
@@ -42,8 +43,14 @@ struct WrittenDim {
   bool isOpen = false; ///< only a run can check it
 };
 
+/// The outer loop; of one element that is put without a loop, the insertion.
+Operation *getRoot(const Nest &nest) {
+  tensor::InsertOp insert = nest.insert;
+  return nest.loops.empty() ? insert.getOperation() : scf::ForOp(nest.loops.front()).getOperation();
+}
+
 bool isOutside(Value value, const Nest &nest) {
-  return !nest.loops.front()->isAncestor(value.getParentRegion()->getParentOp());
+  return !getRoot(nest)->isAncestor(value.getParentRegion()->getParentOp());
 }
 
 std::optional<unsigned> findLoop(Value index, const Nest &nest) {
@@ -169,7 +176,7 @@ bool SliceWriter::isWithin(WrittenDim &place, const Nest &nest) {
       start && start.getValue() == 0 && place.step == 1 && Extent::of(turns) == Extent::of(OpFoldResult(limit));
   place.isOpen = !isWhole;
   // A check of its own stands at the top of an entry.
-  return isWhole || isa<func::FuncOp>(nest.loops.front()->getParentOp());
+  return isWhole || isa<func::FuncOp>(getRoot(nest)->getParentOp());
 }
 
 std::optional<WrittenDim> SliceWriter::findPlace(Value index, const Nest &nest) {
@@ -239,11 +246,12 @@ bool SliceWriter::writeSlice(const Nest &nest, const Source &source) {
     if (!moves.test(n) && !isConstantIntValue(turns[n], 1))
       return false;
 
-  scf::ForOp outer = nest.loops.front();
+  Operation *root = getRoot(nest);
+  Value written = nest.loops.empty() ? insert.getDest() : scf::ForOp(nest.loops.front()).getInits().front();
   Location loc = insert.getLoc();
-  b.setInsertionPoint(outer);
+  b.setInsertionPoint(root);
   if (llvm::any_of(turns, [](OpFoldResult count) { return isConstantIntValue(count, 0); })) {
-    b.replaceOp(outer, outer.getInits());
+    b.replaceOp(root, written);
     return true;
   }
   SmallVector<OpFoldResult> offsets, sizes, strides;
@@ -286,7 +294,7 @@ bool SliceWriter::writeSlice(const Nest &nest, const Source &source) {
   }
   remark::passed(loc, remark::RemarkOpts::name("Slice").category("attn-write-slices"))
       << "elements are written as a slice";
-  b.replaceOpWithNewOp<tensor::InsertSliceOp>(outer, part, outer.getInits().front(), offsets, sizes, strides);
+  b.replaceOpWithNewOp<tensor::InsertSliceOp>(root, part, written, offsets, sizes, strides);
   return true;
 }
 
@@ -382,6 +390,14 @@ struct WriteSlicesPass : impl::WriteSlicesPassBase<WriteSlicesPass> {
         continue;
       if (!writer.writeSlice(*nest, *source) && copiesRows)
         writer.writeRows(*nest, *source);
+    }
+    // A nest of loops of one turn each is one insertion by now.
+    for (auto insert : collect<tensor::InsertOp>(getOperation())) {
+      Nest nest = {{}, insert};
+      std::optional<Source> source =
+          isa<func::FuncOp>(insert->getParentOp()) ? findSource(nest) : std::optional<Source>();
+      if (source)
+        writer.writeSlice(nest, *source);
     }
   }
 

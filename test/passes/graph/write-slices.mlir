@@ -345,3 +345,43 @@ func.func @row(%x: tensor<9x1x2xf32>, %u: tensor<4x3x2xf32>) -> tensor<9x1x2xf32
   }
   return %y : tensor<9x1x2xf32>
 }
+
+// -----
+
+// One element that is put without a loop, at a place that is known.
+// CHECK-LABEL: func.func @element
+// CHECK: tensor.insert_slice %{{.+}} into %{{.+}}[0, 3, 1] [1, 1, 1] [1, 1, 1] : tensor<f32> into tensor<1x8x5xf32>
+func.func @element(%x: tensor<1x8x5xf32>, %u: tensor<1x1xf32>) -> tensor<1x8x5xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c5 = arith.constant 5 : index
+  %c8 = arith.constant 8 : index
+  %p = arith.constant dense<[[0, 3, 1]]> : tensor<1x3xi64>
+  %b = tensor.extract %p[%c0, %c1] : tensor<1x3xi64>
+  %bi = arith.index_cast %b : i64 to index
+  %row = attn.check_index %bi, %c8, "node 'put' (ScatterND)" : index
+  %c = tensor.extract %p[%c0, %c2] : tensor<1x3xi64>
+  %ci = arith.index_cast %c : i64 to index
+  %column = attn.check_index %ci, %c5, "node 'put' (ScatterND)" : index
+  %v = tensor.extract %u[%c0, %c0] : tensor<1x1xf32>
+  %y = tensor.insert %v into %x[%c0, %row, %column] : tensor<1x8x5xf32>
+  return %y : tensor<1x8x5xf32>
+}
+
+// -----
+
+// A run says where it is put.
+// CHECK-LABEL: func.func @element_anywhere
+// CHECK-NOT: tensor.insert_slice
+// CHECK: tensor.insert %
+func.func @element_anywhere(%x: tensor<8xf32>, %u: tensor<1xf32>, %p: tensor<1xi64>) -> tensor<8xf32> {
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %b = tensor.extract %p[%c0] : tensor<1xi64>
+  %bi = arith.index_cast %b : i64 to index
+  %row = attn.check_index %bi, %c8, "node 'put' (ScatterND)" : index
+  %v = tensor.extract %u[%c0] : tensor<1xf32>
+  %y = tensor.insert %v into %x[%row] : tensor<8xf32>
+  return %y : tensor<8xf32>
+}
