@@ -2,6 +2,8 @@
 
 #include "passes/graph/Structured.h"
 
+#include "llvm/Support/MathExtras.h"
+
 using namespace mlir;
 
 namespace attn {
@@ -219,10 +221,16 @@ bool BandReader::findKeys() {
                 for (unsigned n = 0; n != value->place.size() && !found; ++n)
                   for (int dim : band.dims)
                     if (dim >= 0 && !found) {
-                      Guards::Bounds bounds = guards.bounds(value->place[n] - band.coordinates[dim] - place);
-                      if (bounds.least && bounds.least == bounds.greatest) {
-                        found.emplace(dim, *bounds.least);
-                        numKeys = reader.getSize(value->tensor, n).getConstant();
+                      // Keys may be the leading digits of a dimension.
+                      int64_t step = std::max<int64_t>(value->place[n].factor(variable), 1);
+                      Guards::Bounds bounds = guards.bounds(value->place[n] - (band.coordinates[dim] + place) * step);
+                      std::optional<int64_t> size = reader.getSize(value->tensor, n).getConstant();
+                      if (!bounds.least || !bounds.greatest || !size || *size % step != 0)
+                        continue;
+                      int64_t offset = llvm::divideFloorSigned(*bounds.least, step);
+                      if (offset == llvm::divideFloorSigned(*bounds.greatest, step)) {
+                        found.emplace(dim, offset);
+                        numKeys = *size / step;
                       }
                     }
               });
@@ -303,7 +311,7 @@ bool BandReader::readKeys() {
 } // namespace
 
 std::optional<Band> matchBand(SoftmaxOp softmax, OpOperand &weights, Value result, const SymbolTable &symbols,
-                              const WeightStore *store, unsigned &numSteps) {
+                              const WeightStore *store, CaseReader::Shared &shared) {
   constexpr unsigned kMaxCuts = 8;
   SmallVector<SmallVector<int64_t>> digits(cast<RankedTensorType>(result.getType()).getRank());
   for (unsigned n = 0; n != kMaxCuts; ++n) {
@@ -311,7 +319,7 @@ std::optional<Band> matchBand(SoftmaxOp softmax, OpOperand &weights, Value resul
     int64_t base = 0;
     std::optional<std::pair<unsigned, unsigned>> cut;
     for (unsigned way = 0; way != 4; ++way) {
-      CaseReader cases(symbols, store, numSteps);
+      CaseReader cases(symbols, store, shared);
       cases.lookIntoPoints(way & 1);
       BandReader reader(softmax, weights, result, std::move(cases), way & 2);
       if (reader.read(digits))

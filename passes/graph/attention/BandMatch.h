@@ -29,7 +29,7 @@ struct Band {
 /// The band of the sum that reads `weights`, which come from `softmax`; `result` is the sum or a view of it. Counts the
 /// steps of reading down, and gives up without any.
 std::optional<Band> matchBand(SoftmaxOp softmax, mlir::OpOperand &weights, mlir::Value result,
-                              const mlir::SymbolTable &symbols, const WeightStore *store, unsigned &numSteps);
+                              const mlir::SymbolTable &symbols, const WeightStore *store, CaseReader::Shared &shared);
 
 } // namespace attn
 

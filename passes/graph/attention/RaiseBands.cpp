@@ -315,9 +315,10 @@ struct RaiseBandsPass : impl::RaiseBandsPassBase<RaiseBandsPass> {
 
 private:
   void raise(RewriterBase &b, SoftmaxOp softmax, OpOperand &sum, const SymbolTable &symbols) {
-    unsigned numSteps = kMaxSteps;
+    CaseReader::Shared shared;
+    shared.numSteps = kMaxSteps;
     for (Value result : findResults(sum.getOwner())) {
-      std::optional<Band> band = matchBand(softmax, sum, result, symbols, weights, numSteps);
+      std::optional<Band> band = matchBand(softmax, sum, result, symbols, weights, shared);
       if (!band)
         continue;
       b.setInsertionPointAfterValue(result);

@@ -145,9 +145,9 @@ void CaseReader::readProduct(const Point &point, const Guards &guards, Take take
 void CaseReader::evaluate(Value scalar, const Point &point, const Guards &guards, Take take) {
   if (hasFailed)
     return;
-  if (numSteps == 0)
+  if (shared.numSteps == 0)
     return fail();
-  --numSteps;
+  --shared.numSteps;
   linalg::LinalgOp op = point.op;
   auto argument = dyn_cast<BlockArgument>(scalar);
   if (argument && argument.getOwner() == op.getBlock())
@@ -310,6 +310,10 @@ CaseExprRef CaseReader::applyOp(Operation *op, ArrayRef<CaseExprRef> operands) {
     return operands[0];
   if (isa<arith::MulFOp>(op) && is(*operands[0], 1))
     return operands[1];
+  // What was widened rounds to itself.
+  if (isa<arith::TruncFOp>(op) && operands[0]->kind == CaseExpr::Apply && isa<arith::ExtFOp>(operands[0]->op) &&
+      operands[0]->operands[0]->type == op->getResult(0).getType())
+    return operands[0]->operands[0];
   static const Guards anywhere;
   if (isa<arith::SelectOp>(op) && isSame(*operands[1], *operands[2], anywhere))
     return operands[1];

@@ -20,37 +20,6 @@ constexpr unsigned kMaxDepth = 300;
 
 bool isSmall(int64_t number) { return number > -kSmallNumber && number < kSmallNumber; }
 
-/// A table whose entries are the same along lines, and change few times from line to line: by row, by column, or by
-/// their difference or sum.
-struct Runs {
-  int64_t rowStep, columnStep;                      ///< what a row and a column add to the number of the line
-  SmallVector<std::pair<int64_t, int64_t>, 4> runs; ///< the first line of each, and an entry of it
-};
-
-std::optional<Runs> findRuns(const ConstantTable &table, int64_t rows, int64_t columns) {
-  constexpr size_t kMaxRuns = 4;
-  if (llvm::all_of(llvm::seq(rows * columns), [&](int64_t n) { return table.bitsAt(n) == table.bitsAt(0); }))
-    return Runs{0, 0, {{0, 0}}};
-  for (auto [rowStep, columnStep] : {std::pair(0, 1), std::pair(1, 0), std::pair(1, 1), std::pair(-1, 1)}) {
-    // An entry of each line, from the line of the last row on where they count down.
-    SmallVector<int64_t> entryOf(rows + columns - 1, -1);
-    bool isLine = true;
-    for (int64_t n = 0; n != rows * columns && isLine; ++n) {
-      int64_t row = n / columns, line = rowStep * row + columnStep * (n % columns) + (rowStep < 0 ? rows - 1 : 0);
-      if (entryOf[line] < 0)
-        entryOf[line] = n;
-      isLine = table.bitsAt(n) == table.bitsAt(entryOf[line]);
-    }
-    Runs found{rowStep, columnStep, {}};
-    for (int64_t line = 0; isLine && line != int64_t(entryOf.size()) && entryOf[line] >= 0; ++line)
-      if (found.runs.empty() || table.bitsAt(found.runs.back().second) != table.bitsAt(entryOf[line]))
-        found.runs.emplace_back(line, entryOf[line]);
-    if (isLine && found.runs.size() <= kMaxRuns)
-      return found;
-  }
-  return std::nullopt;
-}
-
 } // namespace
 
 CaseExprRef CaseReader::makeNumber(FloatAttr number) {
@@ -159,9 +128,9 @@ void CaseReader::read(Value tensor, Place place, const Guards &guards, Take take
       return take(guards, makeRead(tensor, *plain));
   if (!op)
     return take(guards, makeRead(tensor, place));
-  if (depth == kMaxDepth || numSteps == 0)
+  if (depth == kMaxDepth || shared.numSteps == 0)
     return fail();
-  --numSteps;
+  --shared.numSteps;
   ++depth;
   if (auto cast = dyn_cast<tensor::CastOp>(op))
     read(cast.getSource(), place, guards, take);
@@ -352,22 +321,59 @@ void CaseReader::readConstant(Value tensor, Place place, const Guards &guards, T
   readRuns(tensor, table, place, guards, take);
 }
 
+std::optional<CaseReader::Runs> CaseReader::findRuns(Value tensor, const ConstantTable &table) {
+  constexpr size_t kMaxRuns = 4;
+  Runs found;
+  SmallVector<int64_t, 2> sizes, strides;
+  int64_t stride = table.size();
+  for (auto [n, size] : llvm::enumerate(cast<RankedTensorType>(tensor.getType()).getShape())) {
+    stride /= size;
+    // Along a dimension that repeats, entries are those of its first place.
+    if (llvm::all_of(llvm::seq(table.size()), [&, size = size](int64_t entry) {
+          return table.bitsAt(entry) == table.bitsAt(entry - entry / stride % size * stride);
+        }))
+      continue;
+    found.dims.push_back(n);
+    sizes.push_back(size);
+    strides.push_back(stride);
+  }
+  if (sizes.size() > 2 || cast<RankedTensorType>(tensor.getType()).getRank() == 0)
+    return std::nullopt;
+  found.dims.resize(2), sizes.resize(2, 1), strides.resize(2, 0);
+  int64_t rows = sizes[0], columns = sizes[1];
+  for (auto [rowStep, columnStep] : {std::pair(1, 0), std::pair(0, 1), std::pair(1, 1), std::pair(-1, 1)}) {
+    // An entry of each line, from the line of the last row on where they count down.
+    int64_t first = rowStep < 0 ? rows - 1 : 0;
+    SmallVector<int64_t> entryOf(rows + columns - 1, -1);
+    bool isLine = true;
+    for (int64_t n = 0; n != rows * columns && isLine; ++n) {
+      int64_t row = n / columns, column = n % columns, entry = row * strides[0] + column * strides[1];
+      int64_t &known = entryOf[rowStep * row + columnStep * column + first];
+      if (known < 0)
+        known = entry;
+      isLine = table.bitsAt(entry) == table.bitsAt(known);
+    }
+    found.runs.clear();
+    for (int64_t line = 0; isLine && line != int64_t(entryOf.size()) && entryOf[line] >= 0; ++line)
+      if (found.runs.empty() || table.bitsAt(found.runs.back().second) != table.bitsAt(entryOf[line]))
+        found.runs.emplace_back(line, entryOf[line]);
+    found.rowStep = rowStep, found.columnStep = columnStep, found.firstLine = first;
+    if (isLine && found.runs.size() <= kMaxRuns)
+      return found;
+  }
+  return std::nullopt;
+}
+
 void CaseReader::readRuns(Value tensor, const ConstantTable &table, Place place, const Guards &guards, Take take) {
   Type element = getElementTypeOrSelf(tensor);
-  ArrayRef<int64_t> shape = cast<RankedTensorType>(tensor.getType()).getShape();
-  SmallVector<unsigned, 2> dims;
-  for (unsigned n = 0; n != shape.size(); ++n)
-    if (shape[n] != 1)
-      dims.push_back(n);
-  unsigned row = dims.empty() ? 0 : dims.front(), column = dims.empty() ? 0 : dims.back();
-  // Of more dimensions, only one number.
-  int64_t rows = dims.size() > 2 ? table.size() : shape[row], columns = dims.size() == 2 ? shape[column] : 1;
-  std::optional<Runs> runs = dims.empty() ? std::nullopt : findRuns(table, rows, columns);
-  if (!runs || (dims.size() > 2 && runs->runs.size() != 1))
+  auto [known, isNew] = shared.runs.try_emplace(tensor);
+  if (isNew)
+    known->second = findRuns(tensor, table);
+  std::optional<Runs> runs = known->second;
+  if (!runs)
     return take(guards, makeRead(tensor, place));
-  Linear line = place[row] * runs->rowStep + Linear{runs->rowStep < 0 ? rows - 1 : 0};
-  if (dims.size() == 2)
-    line = line + place[column] * runs->columnStep;
+  Linear line =
+      place[runs->dims[0]] * runs->rowStep + place[runs->dims[1]] * runs->columnStep + Linear{runs->firstLine};
   for (auto [n, run] : llvm::enumerate(runs->runs)) {
     Guards here = guards;
     if (n != 0)

@@ -7,6 +7,7 @@
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include <memory>
 #include <optional>
@@ -56,9 +57,21 @@ public:
     int64_t base;
   };
 
-  /// Takes `numSteps` steps at most, and counts them down.
-  CaseReader(const mlir::SymbolTable &symbols, const WeightStore *weights, unsigned &numSteps)
-      : symbols(symbols), weights(weights), numSteps(numSteps) {}
+  /// A table whose entries are the same along lines, and change few times from line to line: by row, by column, or by
+  /// their difference or sum. Along other dimensions it repeats.
+  struct Runs {
+    llvm::SmallVector<unsigned, 2> dims;                    ///< of rows and columns
+    int64_t rowStep = 0, columnStep = 0, firstLine = 0;     ///< line = firstLine + row * rowStep + column * columnStep
+    llvm::SmallVector<std::pair<int64_t, int64_t>, 4> runs; ///< the first line of each, and an entry of it
+  };
+  /// What several readers of a function have in common.
+  struct Shared {
+    unsigned numSteps = 0; ///< that they may take together, counted down
+    llvm::DenseMap<mlir::Value, std::optional<Runs>> runs;
+  };
+
+  CaseReader(const mlir::SymbolTable &symbols, const WeightStore *weights, Shared &shared)
+      : symbols(symbols), weights(weights), shared(shared) {}
 
   /// A variable from 0 to below `size`, which `everywhere` then guards.
   unsigned addVariable(const Linear &size);
@@ -130,6 +143,7 @@ private:
   void readProduct(const Point &point, const Guards &guards, Take take);
   void readGathered(mlir::tensor::ExtractOp op, llvm::ArrayRef<CaseExprRef> indices, const Guards &guards, Take take);
   void readConstant(mlir::Value tensor, Place place, const Guards &guards, Take take);
+  static std::optional<Runs> findRuns(mlir::Value tensor, const ConstantTable &table);
   /// Entries that are the same along lines of the table.
   void readRuns(mlir::Value tensor, const ConstantTable &table, Place place, const Guards &guards, Take take);
   /// An operand of the op at a point of its loops.
@@ -156,7 +170,7 @@ private:
 
   const mlir::SymbolTable &symbols;
   const WeightStore *weights;
-  unsigned &numSteps;
+  Shared &shared;
   Guards common;
   llvm::SmallVector<Linear> sizes; ///< of the variables
   llvm::SmallVector<std::pair<Extent, unsigned>> openSizes;

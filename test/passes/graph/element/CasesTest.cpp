@@ -113,9 +113,10 @@ protected:
   bool check() {
     SmallVector<SmallVector<int64_t>> bases(shadow.shape.size()); // by which each coordinate is cut, the last one first
     for (int cuts = 0; cuts != 8; ++cuts) {
-      unsigned numSteps = 10000;
+      CaseReader::Shared shared;
+      shared.numSteps = 10000;
       SymbolTable symbols(*module);
-      CaseReader reader(symbols, nullptr, numSteps);
+      CaseReader reader(symbols, nullptr, shared);
       SmallVector<Linear> coordinates;
       SmallVector<SmallVector<unsigned>> digits(bases.size()); // variables, the last digit first
       SmallVector<std::pair<unsigned, unsigned>> owners;
