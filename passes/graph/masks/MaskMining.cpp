@@ -45,7 +45,7 @@ public:
   }
 
 private:
-  std::optional<Linear> parse(Value value) { return sums.of(reader.at(value)); }
+  std::optional<PositionSum> parse(Value value) { return sums.of(reader.at(value)); }
   bool dependsOnScore(Value value) {
     if (value == op.getScore().front().getArgument(0))
       return true;
@@ -200,7 +200,7 @@ private:
       if (!bandTest || !prefixTest || hasTerm(MaskJoin::near) || hasTerm(MaskJoin::prefix))
         break;
       std::optional<SmallVector<ProvedTerm>> terms = termsOf(bandTest, negated);
-      std::optional<Linear> difference = visibleWhereNotPositive(prefixTest, negated);
+      std::optional<PositionSum> difference = visibleWhereNotPositive(prefixTest, negated);
       if (!terms || !difference || terms->size() != 1 || getMaskJoin(terms->front().term) != MaskJoin::near ||
           difference->i != 0 || difference->j != 1 || !namesNoKey(difference->capture))
         continue;
@@ -221,10 +221,10 @@ private:
   }
 
   /// x such that the key is visible where x <= 0.
-  std::optional<Linear> visibleWhereNotPositive(arith::CmpIOp compare, bool negated) {
+  std::optional<PositionSum> visibleWhereNotPositive(arith::CmpIOp compare, bool negated) {
     using Predicate = arith::CmpIPredicate;
     Predicate predicate = negated ? arith::invertPredicate(compare.getPredicate()) : compare.getPredicate();
-    std::optional<Linear> lhs = parse(compare.getLhs()), rhs = parse(compare.getRhs());
+    std::optional<PositionSum> lhs = parse(compare.getLhs()), rhs = parse(compare.getRhs());
     if (!lhs || !rhs || (lhs->capture && rhs->capture))
       return std::nullopt;
     if (predicate == Predicate::sgt || predicate == Predicate::sge)
@@ -232,11 +232,11 @@ private:
     else if (predicate != Predicate::slt && predicate != Predicate::sle)
       return std::nullopt;
     bool strict = predicate == Predicate::slt || predicate == Predicate::sgt;
-    Linear x{lhs->i - rhs->i, lhs->j - rhs->j, lhs->constant - rhs->constant + strict,
-             lhs->capture ? lhs->scale : -rhs->scale, lhs->capture ? lhs->capture : rhs->capture};
+    PositionSum x{lhs->i - rhs->i, lhs->j - rhs->j, lhs->constant - rhs->constant + strict,
+                  lhs->capture ? lhs->scale : -rhs->scale, lhs->capture ? lhs->capture : rhs->capture};
     if (!x.capture)
       x.scale = 0;
-    return std::abs(x.constant) <= Linear::kLimit ? std::optional(x) : std::nullopt;
+    return std::abs(x.constant) <= PositionSum::kLimit ? std::optional(x) : std::nullopt;
   }
 
   /// j < n or j <= n, both floats (which hold each position below 2^24, of which no score has more).
@@ -257,7 +257,7 @@ private:
     bool isStrict = llvm::is_contained({P::OLT, P::ULT, P::OGT, P::UGT}, predicate) != negated;
     auto capture = dyn_cast<BlockArgument>(size);
     auto cast = position.getDefiningOp<arith::SIToFPOp>();
-    std::optional<Linear> at = cast ? parse(cast.getIn()) : std::nullopt;
+    std::optional<PositionSum> at = cast ? parse(cast.getIn()) : std::nullopt;
     if (!capture || capture == op.getScore().front().getArgument(0) || !namesNoKey(capture) || !at || at->i != 0 ||
         at->j != 1 || at->capture || position.getType().getIntOrFloatBitWidth() < 32)
       return std::nullopt;
@@ -277,7 +277,7 @@ private:
       return SmallVector<ProvedTerm>{{DenseMaskAttr::get(context), argument}};
     // |i - j| <= width
     if (auto absolute = compare.getLhs().getDefiningOp<math::AbsIOp>()) {
-      std::optional<Linear> inner = parse(absolute.getOperand()), width = parse(compare.getRhs());
+      std::optional<PositionSum> inner = parse(absolute.getOperand()), width = parse(compare.getRhs());
       bool strict = predicate == arith::CmpIPredicate::slt;
       if (inner && width && !inner->capture && !width->capture && inner->i * inner->j == -1 && width->i == 0 &&
           width->j == 0 && (strict || predicate == arith::CmpIPredicate::sle)) {
@@ -290,7 +290,7 @@ private:
     }
     if (predicate == arith::CmpIPredicate::eq)
       return equalityTerm(compare);
-    std::optional<Linear> x = visibleWhereNotPositive(compare, negated);
+    std::optional<PositionSum> x = visibleWhereNotPositive(compare, negated);
     if (!x || !namesNoKey(x->capture))
       return std::nullopt;
     if (!x->capture && x->i <= 0 && x->j <= 0 && x->constant <= 0)
@@ -368,7 +368,7 @@ private:
 
   /// j == i + constant, or j == scale * capture + constant.
   std::optional<SmallVector<ProvedTerm>> equalityTerm(arith::CmpIOp compare) {
-    std::optional<Linear> lhs = parse(compare.getLhs()), rhs = parse(compare.getRhs());
+    std::optional<PositionSum> lhs = parse(compare.getLhs()), rhs = parse(compare.getRhs());
     if (!lhs || !rhs)
       return std::nullopt;
     if (lhs->j == 0)

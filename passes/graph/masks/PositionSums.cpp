@@ -8,8 +8,8 @@ using namespace mlir;
 
 namespace attn {
 
-std::optional<Linear> PositionSums::compute(const Element &element) {
-  Linear linear;
+std::optional<PositionSum> PositionSums::compute(const Element &element) {
+  PositionSum linear;
   Type type = element.value.getType();
   if (auto constant = dyn_cast_or_null<IntegerAttr>(splatConstant(element.value))) {
     if (constant.getValue().getSignificantBits() > 40)
@@ -36,20 +36,20 @@ std::optional<Linear> PositionSums::compute(const Element &element) {
     return ofOperand(element, 0);
   if (isa<arith::TruncIOp>(element.getOp())) {
     // What a run brings may have more bits; positions have not.
-    std::optional<Linear> whole = ofOperand(element, 0);
+    std::optional<PositionSum> whole = ofOperand(element, 0);
     return whole && !whole->capture && std::abs(whole->constant) <= INT32_MAX / 2 ? whole : std::nullopt;
   }
   return isa<arith::AddIOp, arith::SubIOp>(element.getOp()) ? ofSum(element) : std::nullopt;
 }
 
-std::optional<Linear> PositionSums::ofSum(const Element &element) {
-  std::optional<Linear> lhs = ofOperand(element, 0), rhs = ofOperand(element, 1);
+std::optional<PositionSum> PositionSums::ofSum(const Element &element) {
+  std::optional<PositionSum> lhs = ofOperand(element, 0), rhs = ofOperand(element, 1);
   if (!lhs || !rhs || (lhs->capture && rhs->capture))
     return std::nullopt;
   int64_t sign = isa<arith::SubIOp>(element.getOp()) ? -1 : 1;
-  Linear sum{lhs->i + sign * rhs->i, lhs->j + sign * rhs->j, lhs->constant + sign * rhs->constant,
-             lhs->capture ? lhs->scale : sign * rhs->scale, lhs->capture ? lhs->capture : rhs->capture};
-  return std::abs(sum.constant) <= Linear::kLimit ? std::optional(sum) : std::nullopt;
+  PositionSum sum{lhs->i + sign * rhs->i, lhs->j + sign * rhs->j, lhs->constant + sign * rhs->constant,
+                  lhs->capture ? lhs->scale : sign * rhs->scale, lhs->capture ? lhs->capture : rhs->capture};
+  return std::abs(sum.constant) <= PositionSum::kLimit ? std::optional(sum) : std::nullopt;
 }
 
 } // namespace attn

@@ -6,7 +6,7 @@
 namespace attn {
 
 /// i * query + j * key + constant + scale * capture
-struct Linear {
+struct PositionSum {
   /// Constants beyond are left alone, so that sums stay far from overflow.
   static constexpr int64_t kLimit = int64_t(1) << 36;
 
@@ -15,13 +15,13 @@ struct Linear {
 };
 
 /// Integers of a score region as sums of positions, a constant and a multiple of one capture.
-class PositionSums final : public ElementDomain<std::optional<Linear>> {
+class PositionSums final : public ElementDomain<std::optional<PositionSum>> {
 public:
   explicit PositionSums(ElementReader &reader) : ElementDomain(reader, std::nullopt) {}
 
 private:
-  std::optional<Linear> compute(const Element &element) override;
-  std::optional<Linear> ofSum(const Element &element);
+  std::optional<PositionSum> compute(const Element &element) override;
+  std::optional<PositionSum> ofSum(const Element &element);
 };
 
 } // namespace attn
