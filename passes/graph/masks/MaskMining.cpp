@@ -176,8 +176,7 @@ private:
     else if (auto compare = dyn_cast_or_null<arith::CmpFOp>(definition))
       terms = lengthsTerm(compare, negated);
     // A prefix would widen another band's terms, too.
-    if (terms && hasTerm(MaskJoin::prefix) &&
-        llvm::any_of(*terms, [](const ProvedTerm &term) { return getMaskJoin(term.term) == MaskJoin::near; }))
+    if (terms && hasTerm(MaskJoin::prefix) && llvm::any_of(*terms, isNear))
       terms = std::nullopt;
     if (terms)
       accept(condition, negated, *terms);
@@ -185,24 +184,38 @@ private:
       mask.hasOther = true;
   }
 
+  static bool isNear(const ProvedTerm &term) { return getMaskJoin(term.term) == MaskJoin::near; }
   bool hasTerm(MaskJoin join) {
     auto joins = [&](Attribute term) { return getMaskJoin(term) == join; };
     return llvm::any_of(mask.terms, [&](const ProvedTerm &term) { return joins(term.term); }) ||
            llvm::any_of(op.getMask(), joins);
   }
 
-  /// j <= i + offset, or j < n: causal with a prefix.
+  /// The terms of comparisons all of which are to hold.
+  std::optional<SmallVector<ProvedTerm>> termsOfAll(Value condition, bool negated) {
+    Operation *test = condition.getDefiningOp();
+    if (negated ? isa_and_nonnull<arith::OrIOp>(test) : isa_and_nonnull<arith::AndIOp>(test)) {
+      std::optional<SmallVector<ProvedTerm>> first = termsOfAll(test->getOperand(0), negated),
+                                             second = termsOfAll(test->getOperand(1), negated);
+      if (first && second)
+        llvm::append_range(*first, *second);
+      return second ? first : second;
+    }
+    auto compare = dyn_cast_or_null<arith::CmpIOp>(test);
+    return compare ? termsOf(compare, negated) : std::nullopt;
+  }
+
+  /// j <= i + offset, or j < n: causal, or a window, with a prefix.
   void provePrefix(Operation *either, bool negated) {
     for (int64_t n : {0, 1}) {
-      auto bandTest = either->getOperand(n).getDefiningOp<arith::CmpIOp>(),
-           prefixTest = either->getOperand(1 - n).getDefiningOp<arith::CmpIOp>();
+      auto prefixTest = either->getOperand(1 - n).getDefiningOp<arith::CmpIOp>();
       // More than one prefix would widen each other's terms.
-      if (!bandTest || !prefixTest || hasTerm(MaskJoin::near) || hasTerm(MaskJoin::prefix))
-        break;
-      std::optional<SmallVector<ProvedTerm>> terms = termsOf(bandTest, negated);
+      if (!prefixTest || hasTerm(MaskJoin::near) || hasTerm(MaskJoin::prefix))
+        continue;
+      std::optional<SmallVector<ProvedTerm>> terms = termsOfAll(either->getOperand(n), negated);
       std::optional<PositionSum> difference = visibleWhereNotPositive(prefixTest, negated);
-      if (!terms || !difference || terms->size() != 1 || getMaskJoin(terms->front().term) != MaskJoin::near ||
-          difference->i != 0 || difference->j != 1 || !namesNoKey(difference->capture))
+      if (!terms || !difference || terms->empty() || !llvm::all_of(*terms, isNear) || difference->i != 0 ||
+          difference->j != 1 || !namesNoKey(difference->capture))
         continue;
       int64_t size = 1 - difference->constant;
       if (difference->capture)
