@@ -149,8 +149,18 @@ BlockEmitter::State BlockEmitter::attend() {
 BlockEmitter::State BlockEmitter::sweepKeys(Sweep sweep, const State &start) {
   bool isReducing = sweep != Sweep::Weights;
   State init = isReducing ? start : State(), end;
+  // Blocks of keys between a prefix and the keys near the queries are left out.
+  bool leavesGap = !mask.isInterval() && !needsAllKeys() && spec.extras.empty();
   auto block = [&](const Index &first, const State &state) {
-    return sweepBlock(sweep, first, isReducing ? state : start);
+    auto compute = [&] { return sweepBlock(sweep, first, isReducing ? state : start); };
+    if (!leavesGap)
+      return compute();
+    Mask isSeen = (first < bounds.gapLower) | (bounds.gapUpper < first + spec.keyBlock);
+    if (again)
+      isSeen = isSeen | again->isAgain;
+    if (seesAll.value())
+      isSeen = isSeen | seesAll;
+    return k.choose(isSeen, compute, [&] { return state; });
   };
   if (lists.isFull()) {
     end = k.loop(bounds.lower, bounds.upper, spec.keyBlock, init, block);

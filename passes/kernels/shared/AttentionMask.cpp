@@ -82,7 +82,7 @@ std::pair<Index, Index> KeyMask::rangeOf(const Limit &limit, const Index &first,
 KeyMask::Bounds KeyMask::bounds(const Index &first, const Index &last) {
   Index zero = k.index(0);
   auto collect = [&](bool isWidened) {
-    Bounds b{zero, numKeys, zero, numKeys};
+    Bounds b{zero, numKeys, zero, numKeys, zero, zero};
     for (const Limit &limit : limits) {
       if (limit.isWidened != isWidened)
         continue;
@@ -100,10 +100,12 @@ KeyMask::Bounds KeyMask::bounds(const Index &first, const Index &last) {
     return b;
   };
   Bounds strict = collect(false), wide = collect(true);
+  Index gapLower = zero, gapUpper = prefixes.empty() ? zero : wide.lower;
   for (const Limit &prefix : prefixes) {
     auto [least, greatest] = rangeOf(prefix, first, last);
     auto count = [&](const Index &lastKey) { return maximum(minimum(lastKey + 1, numKeys), zero); };
     Index all = count(least), some = count(greatest);
+    gapLower = maximum(gapLower, some);
     wide.lower = select(zero < some, zero, wide.lower);
     wide.upper = maximum(wide.upper, some);
     // Where the prefix reaches the keys that all see, it joins them; else it is tested.
@@ -111,8 +113,12 @@ KeyMask::Bounds KeyMask::bounds(const Index &first, const Index &last) {
     wide.innerLower = select(joins, zero, wide.innerLower);
     wide.innerUpper = select(joins, maximum(wide.innerUpper, all), wide.innerUpper);
   }
-  return {maximum(strict.lower, wide.lower), minimum(strict.upper, wide.upper),
-          maximum(strict.innerLower, wide.innerLower), minimum(strict.innerUpper, wide.innerUpper)};
+  return {maximum(strict.lower, wide.lower),
+          minimum(strict.upper, wide.upper),
+          maximum(strict.innerLower, wide.innerLower),
+          minimum(strict.innerUpper, wide.innerUpper),
+          gapLower,
+          gapUpper};
 }
 
 void KeyMask::setQueries(const QueryBlock &queries) {

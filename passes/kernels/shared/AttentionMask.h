@@ -20,6 +20,7 @@ public:
   struct Bounds {
     Index lower, upper;           ///< keys outside are seen by no query
     Index innerLower, innerUpper; ///< keys inside are seen by every query
+    Index gapLower, gapUpper;     ///< keys inside are seen by no query: between a prefix and what is near
   };
   /// Of the queries [first, last], clamped to [0, numKeys].
   Bounds bounds(const Index &first, const Index &last);
