@@ -406,6 +406,31 @@ def WriteSlicesPass : Pass<"attn-write-slices", "::mlir::ModuleOp"> {
                            "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def MarkPlacesPass : Pass<"attn-mark-places", "::mlir::ModuleOp"> {
+  let summary = "a number that loops put into planes of scores is chosen by a table of planes";
+  let description = [{
+    Loops that put one number into scores at places that only a run knows, and
+    along all of the other dimensions, as a scatter hides keys that are padding,
+    mark these places in a table of bytes. Each score is chosen by it, so that
+    what computes the others is seen.
+
+    ```mlir
+    %y = scf.for %n ... { scf.for %j ... { tensor.insert %hidden into %s[%p[%n], %j] } }
+    ```
+
+    becomes
+
+    ```mlir
+    %m = scf.for %n ... { tensor.insert 1 into %zeros[%p[%n]] }
+    %y = linalg.generic ins(%s, %m) { select(%m != 0, %hidden, %s) }
+    ```
+
+    Numerical effect: none.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def OpenMasksPass : Pass<"attn-open-masks", "::mlir::ModuleOp"> {
   let summary = "compute the mask of an imported attention in its score region";
   let description = [{

@@ -37,6 +37,7 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
   add(createRaiseTablesPass(options.weights, /*keepsTables=*/!options.listsBlocks));
   add(createComputePositionsPass(options.weights));
   add(createWriteSlicesPass(options.weights, options.copiesRows));
+  add(createMarkPlacesPass(options.weights));
   add(createRaiseBandsPass(options.weights));
   add(createRecognizeAttentionPass(/*listsEdges=*/options.listsBlocks));
   add(createOpenMasksPass());

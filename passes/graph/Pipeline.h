@@ -43,6 +43,7 @@ std::unique_ptr<mlir::Pass> createRaiseSoftmaxPass(bool exact);
 std::unique_ptr<mlir::Pass> createRecognizeAttentionPass(bool listsEdges);
 std::unique_ptr<mlir::Pass> createRaiseTablesPass(const WeightStore *weights, bool keepsTables);
 std::unique_ptr<mlir::Pass> createComputePositionsPass(const WeightStore *weights);
+std::unique_ptr<mlir::Pass> createMarkPlacesPass(const WeightStore *weights);
 std::unique_ptr<mlir::Pass> createRaiseBandsPass(const WeightStore *weights);
 std::unique_ptr<mlir::Pass> createWriteSlicesPass(const WeightStore *weights, bool copiesRows);
 std::unique_ptr<mlir::Pass> createProveMasksPass(bool exact, const WeightStore *weights);

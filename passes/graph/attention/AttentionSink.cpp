@@ -47,7 +47,7 @@ SmallVector<Joined> readJoined(Value joined, int64_t dim) {
   if (auto around = dyn_cast_or_null<FloatAttr>(splatConstant(last.getDest()))) {
     Joined pieces{last.getSource(), {}, around.getValueAsDouble(), startOf(last)};
     if (around.getValue().isFinite() && fits(pieces, last) &&
-        Extent::of(joined, dim).isOneMoreThan(Extent::of(pieces.scores, dim)))
+        Extent::of(joined, dim).isMoreBy(1, Extent::of(pieces.scores, dim)))
       found.push_back(pieces);
     return found;
   }

@@ -5,6 +5,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/DestinationStyleOpInterface.h"
@@ -43,6 +44,24 @@ static std::pair<Value, int64_t> firstOfName(BlockArgument argument, int64_t dim
   return {argument, dim};
 }
 
+/// What a loop starts from that writes into the tensor that it carries, and so keeps its sizes; null for other values.
+static Value findWritten(Value value) {
+  auto loop = value.getDefiningOp<scf::ForOp>();
+  if (!loop)
+    return {};
+  unsigned number = cast<OpResult>(value).getResultNumber();
+  Value carried = loop.getRegionIterArg(number), last = loop.getBody()->getTerminator()->getOperand(number);
+  while (last && last != carried) {
+    if (auto insert = last.getDefiningOp<tensor::InsertOp>())
+      last = insert.getDest();
+    else if (auto insert = last.getDefiningOp<tensor::InsertSliceOp>())
+      last = insert.getDest();
+    else
+      last = findWritten(last);
+  }
+  return last ? loop.getInits()[number] : Value();
+}
+
 Extent Extent::of(Value tensor, int64_t dim) {
   while (true) {
     auto type = cast<RankedTensorType>(tensor.getType());
@@ -73,6 +92,8 @@ Extent Extent::of(Value tensor, int64_t dim) {
       tensor = softmax.getInput();
     } else if (auto norm = dyn_cast_or_null<LayerNormOp>(op)) {
       tensor = norm.getInput();
+    } else if (Value written = findWritten(tensor)) {
+      tensor = written;
     } else {
       break;
     }
@@ -121,14 +142,14 @@ std::optional<Extent> Extent::dividedBy(const Extent &b) const {
   return quotient;
 }
 
-bool Extent::isOneMoreThan(const Extent &b) const {
+bool Extent::isMoreBy(int64_t count, const Extent &b) const {
   if (symbols.empty() || b.symbols.empty())
-    return symbols.empty() && b.symbols.empty() && factor == b.factor + 1;
+    return symbols.empty() && b.symbols.empty() && factor == b.factor + count;
   if (factor != 1 || symbols.size() != 1 || symbols.front().dim >= 0)
     return false;
   auto sum = symbols.front().value.getDefiningOp<arith::AddIOp>();
   return sum && llvm::any_of(llvm::seq(2), [&](unsigned n) {
-           return isConstantIntValue(sum->getOperand(n), 1) && of(OpFoldResult(sum->getOperand(1 - n))) == b;
+           return isConstantIntValue(sum->getOperand(n), count) && of(OpFoldResult(sum->getOperand(1 - n))) == b;
          });
 }
 

@@ -42,8 +42,8 @@ public:
   std::optional<int64_t> constant() const { return symbols.empty() ? std::optional(factor) : std::nullopt; }
   friend Extent operator*(const Extent &a, const Extent &b);
   friend bool operator==(const Extent &a, const Extent &b);
-  /// Whether this one is `b` + 1, where it can be proved.
-  bool isOneMoreThan(const Extent &b) const;
+  /// Whether this one is `b` + `count`, where it can be proved.
+  bool isMoreBy(int64_t count, const Extent &b) const;
   /// The extent that times `b` is this one, where it can be proved.
   std::optional<Extent> dividedBy(const Extent &b) const;
   mlir::OpFoldResult materialize(mlir::OpBuilder &b, mlir::Location loc) const;

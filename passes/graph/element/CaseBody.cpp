@@ -125,6 +125,8 @@ void CaseReader::readProduct(const Point &point, const Guards &guards, Take take
   inside.addRange(Linear::variable(variable), Linear{*size});
   Point term = point;
   term.loops[reduced.front()] = Linear::variable(variable);
+  llvm::SaveAndRestore<SmallVector<Coordinate>> outer(coordinates);
+  llvm::append_range(coordinates, ofProducts);
   // All terms are one kind of case, or it is none that can be told.
   CaseExprRef product;
   bool isOne = true;
@@ -158,7 +160,7 @@ void CaseReader::evaluate(Value scalar, const Point &point, const Guards &guards
     return take(guards, constant);
   // A size, for what a body takes from outside.
   if (isSize(scalar) && scalar.getParentBlock() != op.getBlock())
-    return take(guards, makeInteger(scalar.getType(), linearOf(OpFoldResult(scalar))));
+    return take(guards, makeInteger(scalar.getType(), getSize(OpFoldResult(scalar))));
   Operation *computes = scalar.getDefiningOp();
   if (!computes || computes->getBlock() != op.getBlock() || computes->getNumResults() != 1 ||
       computes->getNumRegions() != 0)
@@ -223,6 +225,14 @@ void CaseReader::readGathered(tensor::ExtractOp op, ArrayRef<CaseExprRef> indice
   }
   if (isProved && !(stopsAtGathers && place.size() == 1 && isa<FloatType>(op.getType())))
     return read(op.getTensor(), place, guards, take);
+  // A table of one number holds it wherever it is read.
+  if (isProved && isa_and_nonnull<arith::ConstantOp, WeightOp>(op.getTensor().getDefiningOp())) {
+    SmallVector<CaseExprRef> entries;
+    readConstant(op.getTensor(), place, guards,
+                 [&](const Guards &, const CaseExprRef &entry) { entries.push_back(entry); });
+    if (entries.size() == 1 && entries.front()->kind == CaseExpr::Number)
+      return take(guards, entries.front());
+  }
   CaseExpr gathered = *makeRead(op.getTensor(), place);
   gathered.op = op;
   take(guards, std::make_shared<const CaseExpr>(std::move(gathered)));

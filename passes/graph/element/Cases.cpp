@@ -74,8 +74,6 @@ Linear CaseReader::getSize(Value tensor, int64_t dim) {
   return linearOf(Extent::of(tensor, dim));
 }
 
-Linear CaseReader::linearOf(OpFoldResult size) { return linearOf(Extent::of(size)); }
-
 Linear CaseReader::linearOf(const Extent &extent) {
   if (std::optional<int64_t> constant = extent.constant())
     return Linear{*constant};
@@ -159,7 +157,7 @@ void CaseReader::readSlice(tensor::ExtractSliceOp op, Place place, const Guards 
     std::optional<int64_t> stride = getConstantIntValue(op.getMixedStrides()[n]);
     if (!stride || !isSmall(*stride))
       return take(guards, makeUnknown(op.getType().getElementType()));
-    source.push_back(linearOf(offset) + (dropped[n] ? Linear{0} : place[next++] * *stride));
+    source.push_back(getSize(offset) + (dropped[n] ? Linear{0} : place[next++] * *stride));
   }
   read(op.getSource(), source, guards, take);
 }
@@ -172,7 +170,7 @@ void CaseReader::readInserted(tensor::InsertSliceOp op, Place place, const Guard
   for (auto [n, offset] : llvm::enumerate(op.getMixedOffsets())) {
     if (!isConstantIntValue(op.getMixedStrides()[n], 1))
       return take(inside, makeUnknown(op.getType().getElementType()));
-    Linear first = linearOf(offset), size = linearOf(op.getMixedSizes()[n]);
+    Linear first = getSize(offset), size = getSize(op.getMixedSizes()[n]);
     Linear along = place[n] - first, behind = along - size;
     if (!dropped[n])
       source.push_back(along);
@@ -291,8 +289,9 @@ std::optional<CaseReader::Cut> CaseReader::findCut(const Linear &number, int64_t
     if (factor == 0 || divisor % factor != 0 || divisor == factor)
       continue;
     int64_t base = divisor / factor;
-    Linear size = sizes[n];
-    bool isWhole = size.constant % base == 0 && llvm::all_of(size.factors, [&](int64_t f) { return f % base == 0; });
+    Linear size = sizes[n]; // 0 for what stands for an open size
+    bool isWhole = size.getConstant() != 0 && size.constant % base == 0 &&
+                   llvm::all_of(size.factors, [&](int64_t f) { return f % base == 0; });
     if (isWhole && size.getConstant() != base)
       return Cut{n, base};
   }

@@ -79,6 +79,7 @@ public:
   void closeCuttable() { numCuttable = sizes.size(); }
   /// The size of a dimension: a number, or a multiple of a variable that stands for an open size.
   Linear getSize(mlir::Value tensor, int64_t dim);
+  Linear getSize(mlir::OpFoldResult size) { return linearOf(Extent::of(size)); }
   const Guards &everywhere() const { return common; }
 
   /// What is followed: only moves of elements, not what computes other numbers; all but the terms of products; all.
@@ -97,7 +98,12 @@ public:
   };
   /// Does not look into tensors either that are read at one of these along each dimension, all of which it goes
   /// through.
-  void stopAtCoordinates(llvm::ArrayRef<Coordinate> all) { coordinates.assign(all.begin(), all.end()); }
+  void stopAtCoordinates(llvm::ArrayRef<Coordinate> all) {
+    coordinates.assign(all.begin(), all.end());
+    ofProducts.clear();
+  }
+  /// Nor, among the operands of products, at this one.
+  void stopInProductsAt(const Coordinate &coordinate) { ofProducts.push_back(coordinate); }
 
   /// The cases of an element of `tensor` where `guards` hold, each with guards of its own, in some order. Cases that
   /// cannot be told make the reader fail.
@@ -165,7 +171,6 @@ private:
                    const CaseExprRef &above);
   std::optional<Cut> findCut(const Linear &number, int64_t divisor) const;
   Linear linearOf(const Extent &extent);
-  Linear linearOf(mlir::OpFoldResult size);
   std::optional<Linear> linearOf(mlir::AffineExpr expr, llvm::ArrayRef<Linear> loops);
 
   const mlir::SymbolTable &symbols;
@@ -176,7 +181,7 @@ private:
   llvm::SmallVector<std::pair<Extent, unsigned>> openSizes;
   llvm::SmallVector<std::pair<mlir::Operation *, unsigned>> summed;
   llvm::DenseSet<mlir::Value> stops;
-  llvm::SmallVector<Coordinate> coordinates;
+  llvm::SmallVector<Coordinate> coordinates, ofProducts;
   std::optional<Cut> cut;
   Follow followed = Follow::all;
   bool hasFailed = false, stopsAtGathers = false, pointsAreParts = false;
