@@ -360,6 +360,11 @@ def RaiseBandsPass : Pass<"attn-raise-bands", "::mlir::ModuleOp"> {
     a key to be hidden, this becomes the same attention over all keys, with those
     outside the band hidden. No chunk, padding or skew is left.
 
+    Scores of keys that all queries see may lie in front of them, with weighted
+    sums of their own (Longformer's global tokens). These keys become the first
+    ones. Where their queries are not proved to be those of the other keys, both
+    lie side by side, and each key has zeros where the queries are not its own.
+
     ```mlir
     %w = attn.softmax %skewed dim 2 : tensor<4x64x17xf32>
     ```
@@ -371,7 +376,8 @@ def RaiseBandsPass : Pass<"attn-raise-bands", "::mlir::ModuleOp"> {
     %w = attn.softmax %s dim 2 : tensor<4x64x64xf32>
     ```
 
-    Numerical effect: sums are in another order.
+    Numerical effect: sums are in another order; two sums of 16 bits are rounded
+    as one; beside zeros, an infinity in the query or the key makes a score NaN.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::tensor::TensorDialect"];

@@ -16,10 +16,16 @@ from onnx import TensorProto, helper, numpy_helper
 # What graphs differ in: a mask of keys; a slice that is off by one; weights that are not 0 where the softmax is; rows of
 # queries that are gathered from a tensor with one more; tokens of all batches in one dimension; places without a key in
 # a table for each batch and head, or in one that is wrong for the last head; scores that are rounded once or twice.
-VARIANTS = ("", "masked", "shifted", "raised", "gathered", "merged", "table", "uneven", "rounded", "coarser")
-FUSED = ("", "masked", "merged", "table", "rounded")
+# Then keys in front that all queries see, as of Longformer's global tokens: with queries of their own; with some that are
+# padding; with both sums rounded to f16; with weights one place off.
+FRONT = ("front", "others", "padded", "halved", "off")
+VARIANTS = ("", "masked", "shifted", "raised", "gathered", "merged", "table", "uneven", "rounded", "coarser", *FRONT)
+FUSED = ("", "masked", "merged", "table", "rounded", "front", "others", "padded", "halved")
+EXACT = ("", "masked", "gathered", "merged", "table", "front", "others", "padded")
 # batch, tokens, window, heads, width
 SIZES = [(1, 8, 2, 2, 4), (2, 16, 2, 1, 8), (2, 24, 4, 3, 5), (1, 64, 16, 2, 16), (3, 12, 3, 2, 8)]
+LONG = (1, 1024, 64, 1, 8)  # blocks of keys lie between those in front and the window
+HIDDEN = np.finfo(np.float32).min
 
 
 class Graph:
@@ -95,6 +101,30 @@ def scores(g, queries, k, w, variant=""):
     return g.concat([g.concat([first, lower], 1), g.concat([upper, last], 1)], 3)
 
 
+def front_scores(g, q, variant):
+    """Scores of the keys in front, whose number is open, and that number: [batch, heads, tokens, keys]."""
+    queries = "o" if variant == "others" else q
+    rows = g.einsum("bhid,bhjd->bhij", queries, "f")
+    batch, heads, tokens, keys = g.values[rows].shape
+    count = g.add("Shape", ["f"], np.array([keys]), start=2, end=3)
+    if variant == "padded":
+        # As an assignment to an index of arrays is exported: each element has a place.
+        turned = g.transpose(rows, [0, 3, 1, 2])
+        rest = [g.constant(np.arange(n).reshape(shape)) for n, shape in ((heads, [heads, 1, 1]), (tokens, [tokens, 1]))]
+        pads = g.values["p"].shape[0]
+        number = g.add("Shape", ["p"], np.array([pads]), start=0, end=1)
+        ends = [(heads, tokens, 1), g.constant(np.array([heads, tokens, 1]))]
+        shape = g.concat([number, ends[1]], 0)
+        full = (pads, *ends[0])
+        places = [g.reshape(g.slice("p", 1, n, n + 1), [-1, 1, 1, 1]) for n in (0, 1)] + rest
+        places = g.concat([g.add("Expand", [x, shape], np.broadcast_to(g.values[x], full)) for x in places], 3)
+        updates = g.add("Expand", [g.constant(HIDDEN), g.slice(shape, 0, 0, 3)], np.full(full[:3], HIDDEN))
+        value = g.values[turned].copy()
+        value[tuple(g.values["p"].T)] = HIDDEN
+        rows = g.transpose(g.add("ScatterND", [turned, places, updates], value), [0, 2, 3, 1])
+    return rows, count
+
+
 def build(batch, tokens, w, heads, width, variant):
     rng = np.random.default_rng(7)
     g = Graph()
@@ -103,6 +133,10 @@ def build(batch, tokens, w, heads, width, variant):
         g.values[name] = rng.standard_normal(shape).astype(np.float32).astype(np.float64)
     g.values["m"] = np.where(rng.random((batch, tokens)) < 0.3, -1e4, rng.standard_normal((batch, tokens))).astype(
         np.float32).astype(np.float64)
+    if variant in FRONT:
+        for name, rows in (("f", 3), ("u", 3), ("o", tokens)):
+            g.values[name] = rng.standard_normal((batch, heads, rows, width)).astype(np.float32).astype(np.float64)
+        g.values["p"] = np.array([[0, 2], [batch - 1, 1]])
     perm, qkv = [0, 2, 1, 3], ("q", "k", "v")
     if variant == "merged":
         perm, qkv = [1, 2, 0, 3], [g.reshape(x, [tokens, batch, heads, width]) for x in qkv]
@@ -130,8 +164,21 @@ def build(batch, tokens, w, heads, width, variant):
         table[0, -1, 0, 2 * w] |= variant == "uneven"
         hidden = g.constant(table)
     s = g.add("Where", [hidden, g.constant(np.float32(-np.inf)), s], np.where(g.values[hidden], -np.inf, g.values[s]))
+    if variant in FRONT:
+        rows, number = front_scores(g, g.transpose("q", [0, 2, 1, 3]), variant)
+        s = g.concat([rows, s], 3)
     e = np.exp(g.values[s] - g.values[s].max(-1, keepdims=True))
     p = g.add("Softmax", [s], e / e.sum(-1, keepdims=True), axis=-1)
+    if variant in FRONT:
+        keys, axis, all_ends = g.values["f"].shape[2], g.constant(np.array([3])), g.constant(np.array([2**31]))
+        whole, zero = g.values[p], g.constant(np.array([0]))
+        front = g.add("Slice", [p, zero, number, axis], whole[..., :keys])
+        if variant == "off":  # the values of keys in front get the weights of others
+            front = g.add("Slice", [p, g.constant(np.array([1])), g.add("Add", [number, g.constant(np.array([1]))],
+                                                                        g.values[number] + 1), axis],
+                          whole[..., 1:keys + 1])
+        front = g.einsum("bhij,bhje->bhie", front, "u")
+        p = g.add("Slice", [p, number, all_ends, axis], whole[..., keys:])
     if variant == "raised":
         more = g.add("Add", [p, g.constant(np.float32(0.25))], g.values[p] + 0.25)
         p = g.add("Where", [hidden, g.constant(np.float32(0)), more], np.where(g.values[hidden], 0, g.values[more]))
@@ -142,25 +189,41 @@ def build(batch, tokens, w, heads, width, variant):
     p = g.slice(p, 3, 0, 3 * w)
     values = g.chunks(g.pad(v, [0, w, 0], [0, w, 0], -1), 3 * w, w)
     y = g.reshape(g.einsum("bcxy,bcyd->bcxd", p, values), [batch, heads, tokens, width])
+    if variant == "halved":
+        front, y = (g.add("Cast", [x], g.values[x].astype(np.float16), to=TensorProto.FLOAT16) for x in (front, y))
+        half = g.add("Add", [front, y], g.values[front] + g.values[y])
+        y = g.add("Cast", [half], g.values[half].astype(np.float64), to=TensorProto.FLOAT)
+    elif variant in FRONT:
+        y = g.add("Add", [front, y], g.values[front] + g.values[y])
     y = g.transpose(y, [0, 2, 1, 3])
     return g, y
 
 
-def reference(g, sizes, masked):
+def reference(g, sizes, variant):
     batch, tokens, w, heads, width = sizes
     q, k, v, m = (g.values[x] for x in "qkvm")
     if q.ndim == 2:
         q, k, v = (x.reshape(tokens, batch, heads, width).swapaxes(0, 1) for x in (q, k, v))
-    s = np.einsum("bihd,bjhd->bhij", q, k) + (m[:, None, None] if masked else 0)
+    s = np.einsum("bihd,bjhd->bhij", q, k) + (m[:, None, None] if variant == "masked" else 0)
     tokens = np.arange(q.shape[1])
     s = np.where(abs(tokens[:, None] - tokens) <= w, s, -np.inf)
+    v = v.transpose(0, 2, 1, 3)
+    if variant in FRONT:
+        f = (g.values["o"] if variant == "others" else q.transpose(0, 2, 1, 3)) @ g.values["f"].transpose(0, 1, 3, 2)
+        if variant == "padded":
+            for row, key in g.values["p"]:
+                f[row, :, :, key] = -np.inf
+        s, v = np.concatenate([f, s], 3), np.concatenate([g.values["u"], v], 2)
     e = np.exp(s - s.max(-1, keepdims=True))
-    return np.einsum("bhij,bjhe->bihe", e / e.sum(-1, keepdims=True), v)
+    return (e / e.sum(-1, keepdims=True) @ v).transpose(0, 2, 1, 3)
 
 
 def check(run, folder, sizes, variant):
     g, y = build(*sizes, variant)
     inputs = ["r" if variant == "gathered" else "q", "k", "v", *(["m"] if variant == "masked" else [])]
+    inputs += {"front": ["f", "u"], "others": ["f", "u", "o"], "padded": ["f", "u", "p"], "halved": ["f", "u"],
+               "off": ["f", "u"]}.get(variant, [])
+    open_dims = {"f": {2: "fronts"}, "u": {2: "fronts"}, "p": {0: "pads"}}
     name = f"{folder}/{'x'.join(map(str, sizes))}{variant}"
     used, nodes = {y}, []
     for node in reversed(g.nodes):
@@ -169,27 +232,30 @@ def check(run, folder, sizes, variant):
             used.update(node.input)
     model = helper.make_model(helper.make_graph(
         nodes, "sliding_chunks",
-        [helper.make_tensor_value_info(x, TensorProto.FLOAT, g.values[x].shape) for x in inputs],
+        [helper.make_tensor_value_info(x, TensorProto.INT64 if x == "p" else TensorProto.FLOAT,
+                                       [open_dims.get(x, {}).get(n, size) for n, size in enumerate(g.values[x].shape)])
+         for x in inputs],
         [helper.make_tensor_value_info(y, TensorProto.FLOAT, g.values[y].shape)],
         [c for c in g.constants if c.name in used]),
         opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     onnx.save(model, name + ".onnx")
     command = [run, name + ".onnx", f"--fusion-report={name}.json", f"--output={y}=@{name}.npy"]
     for x in inputs:
-        np.save(f"{name}_{x}.npy", g.values[x].astype(np.float32))
+        np.save(f"{name}_{x}.npy", g.values[x].astype(np.int64 if x == "p" else np.float32))
         command.append(f"--input={x}=@{name}_{x}.npy")
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     expected = g.values[y]
-    if variant in ("", "masked", "gathered", "merged", "table"):
-        same = np.allclose(expected, reference(g, sizes, variant == "masked"), rtol=1e-12, atol=1e-12)
+    if variant in EXACT:
+        same = np.allclose(expected, reference(g, sizes, variant), rtol=1e-12, atol=1e-12)
         assert same, "the graph is another"
     got = np.load(name + ".npy")
     error = np.abs(got - expected).max()
-    tolerance = {"rounded": 2e-3, "coarser": 2e-2}.get(variant, 2e-5)  # a sum may be rounded the other way
+    tolerance = {"rounded": 2e-3, "halved": 2e-3, "coarser": 2e-2}.get(variant, 2e-5)  # a sum may be rounded the other way
     assert error <= tolerance * np.abs(expected).max(), f"{name}: differs by {error}"
     verdict, = json.load(open(name + ".json"))
     if variant in FUSED:
-        assert verdict["verdict"] == "fused" and "window" in verdict["mask"], f"{name}: {verdict}"
+        mask = "window+causal+prefix" if variant in FRONT else "window"
+        assert verdict["verdict"] == "fused" and mask in verdict["mask"], f"{name}: {verdict}"
     elif variant != "gathered":
         assert verdict["verdict"] == "missed", f"{name}: {verdict['verdict']}"
 
@@ -199,6 +265,7 @@ def main():
     for sizes in SIZES:
         for variant in VARIANTS:
             check(run, folder, sizes, variant)
+    check(run, folder, LONG, "front")
     print("graphs agree")
 
 

@@ -2,6 +2,7 @@
 
 #include "passes/graph/Structured.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -31,19 +32,46 @@ bool isMinusInfinity(const CaseExpr &expr) {
 
 bool isZero(const CaseExpr &expr) { return expr.kind == CaseExpr::Number && expr.number.getValue().isZero(); }
 
+/// The loops of a weighted sum.
+struct SumLoops {
+  OpOperand *weights;
+  linalg::LinalgOp sum;
+  SmallVector<Linear> places = {};
+  unsigned key = 0;
+
+  explicit SumLoops(OpOperand *weights)
+      : weights(weights), sum(weights ? cast<linalg::LinalgOp>(weights->getOwner()) : linalg::LinalgOp()) {}
+  OpOperand &getValues() { return *sum.getDpsInputOperand(1 - weights->getOperandNumber()); }
+  int64_t countTerms() { return SmallVector<int64_t>(sum.getStaticLoopRanges())[key]; }
+  /// The place of an operand with the key at `place` of its loop.
+  SmallVector<Linear> placeOf(OpOperand &operand, const Linear &place) {
+    places[key] = place;
+    return llvm::map_to_vector(sum.getMatchingIndexingMap(&operand).getResults(),
+                               [&](AffineExpr along) { return places[cast<AffineDimExpr>(along).getPosition()]; });
+  }
+};
+
 /// One reading of a weighted sum, with some of the result's coordinates cut in digits.
 class BandReader {
 public:
-  BandReader(SoftmaxOp softmax, OpOperand &weights, Value result, CaseReader reader, bool gathersRows)
-      : weights(weights), sum(cast<linalg::LinalgOp>(weights.getOwner())), reader(std::move(reader)),
+  BandReader(SoftmaxOp softmax, const WeightedSum &sum, const std::optional<FrontSum> &front, CaseReader reader,
+             bool gathersRows)
+      : loops(sum.weights), frontLoops(front ? front->weights : nullptr), front(front), reader(std::move(reader)),
         gathersRows(gathersRows) {
     band.softmax = softmax;
-    band.result = result;
+    band.result = sum.result;
+    band.element = getElementTypeOrSelf(sum.weights->getOwner()->getResult(0));
+    if (front) {
+      band.front.emplace();
+      band.front->size = front->size;
+      numFront = this->reader.getSize(front->size);
+    }
   }
 
   /// `digits`: by which bases each coordinate is cut, the last one first.
   bool read(ArrayRef<SmallVector<int64_t>> digits) {
-    return addCoordinates(digits) && findSum() && findWindow() && findKeys() && readKeys();
+    return addCoordinates(digits) && findLoops(loops, band.result) && findWindow() && findKeys() && readKeys() &&
+           (!front || (findLoops(frontLoops, front->result) && readFront()));
   }
   /// Which coordinate of the result is to be cut at which of its digits, where that would help.
   std::optional<std::pair<unsigned, unsigned>> getCut(int64_t &base) const {
@@ -58,32 +86,36 @@ public:
 private:
   Linear addDigit(const Linear &size, unsigned dim, unsigned number);
   bool addCoordinates(ArrayRef<SmallVector<int64_t>> digits);
-  bool findSum();
+  bool findLoops(SumLoops &of, Value result);
   bool findWindow();
   bool findKeys();
   bool readKeys();
+  bool readFront();
+  /// Whether both scores are made of one product each, of queries and keys.
+  bool areProducts(const CaseExpr &score, const CaseExpr &other);
+  /// Whether their queries are known to be the same.
+  bool shareQueries(const CaseExpr &score, const CaseExpr &other);
+  bool isSameWeight(const CaseExpr &a, const CaseExpr &b);
   using Cases = SmallVector<std::pair<Guards, CaseExprRef>>;
   /// The one of the cases that is all of them where they hold: at few places, one may look like others. Null for none.
   CaseExprRef unify(const Cases &cases);
 
-  /// The place of an operand of the sum with the key at `key` of its loop.
-  SmallVector<Linear> placeOf(OpOperand &operand, const Linear &key);
   Value getInput() { return band.softmax->getOperand(0); }
-  OpOperand &getValues() { return *sum.getDpsInputOperand(1 - weights.getOperandNumber()); }
+  /// The place in the window of a place of the softmax.
+  Linear inWindow(const Linear &place) { return place - numFront; }
   unsigned getDim() { return band.softmax.getDim(); }
   /// The place of the softmax's element in `expr` with `along` in its window; none where it is no row of the result.
   std::optional<SmallVector<int>> findRow(const CaseExpr &expr, const Guards &guards);
 
   Band band;
-  OpOperand &weights;
-  linalg::LinalgOp sum;
+  SumLoops loops, frontLoops;
+  const std::optional<FrontSum> &front;
+  Linear numFront;
   CaseReader reader;
   SmallVector<CaseReader::Coordinate> coordinates;
   bool gathersRows;                                   ///< of queries and keys: what is gathered is read as it is
   SmallVector<std::pair<unsigned, unsigned>> digitOf; ///< of each variable: dimension of the result, and which digit
-  SmallVector<Linear> loops;                          ///< places of the sum's loops
-  unsigned keyLoop = 0;
-  Linear window; ///< the place in the window is this, and the key's loop
+  Linear window;                                      ///< the place in the window is this, and the key's loop
 };
 
 Linear BandReader::addDigit(const Linear &size, unsigned dim, unsigned number) {
@@ -113,32 +145,29 @@ bool BandReader::addCoordinates(ArrayRef<SmallVector<int64_t>> digits) {
   return true;
 }
 
-bool BandReader::findSum() {
+bool BandReader::findLoops(SumLoops &of, Value result) {
   SmallVector<unsigned> reduced;
-  sum.getReductionDims(reduced);
-  AffineMap written = sum.getIndexingMapsArray().back();
-  if (reduced.size() != 1 || !written.isProjectedPermutation() || !isZeroFill(sum.getDpsInits()[0]))
+  of.sum.getReductionDims(reduced);
+  AffineMap written = of.sum.getIndexingMapsArray().back();
+  if (reduced.size() != 1 || !written.isProjectedPermutation() || !isZeroFill(of.sum.getDpsInits()[0]))
     return false;
-  keyLoop = reduced.front();
-  reader.stopAt(sum->getResult(0));
+  of.key = reduced.front();
+  reader.stopAtCoordinates({});
+  reader.stopAt(of.sum->getResult(0));
   reader.stopAt(band.softmax.getResult());
   unsigned count = 0;
-  reader.read(band.result, band.coordinates, reader.everywhere(), [&](const Guards &, const CaseExprRef &expr) {
-    if (++count != 1 || expr->kind != CaseExpr::Read || expr->tensor != sum->getResult(0))
+  ArrayRef<Linear> place = ArrayRef(band.coordinates).take_front(band.getKey());
+  reader.read(result, place, reader.everywhere(), [&](const Guards &, const CaseExprRef &expr) {
+    const CaseExpr *read = expr.get();
+    while (read->kind == CaseExpr::Apply && isa<arith::TruncFOp, arith::ExtFOp>(read->op))
+      read = read->operands.front().get();
+    if (++count != 1 || read->kind != CaseExpr::Read || read->tensor != of.sum->getResult(0))
       return reader.fail();
-    loops.resize(sum.getNumLoops());
-    for (auto [along, place] : llvm::zip_equal(written.getResults(), expr->place))
-      loops[cast<AffineDimExpr>(along).getPosition()] = place;
+    of.places.resize(of.sum.getNumLoops());
+    for (auto [along, place] : llvm::zip_equal(written.getResults(), read->place))
+      of.places[cast<AffineDimExpr>(along).getPosition()] = place;
   });
   return count == 1 && !reader.isFailed();
-}
-
-SmallVector<Linear> BandReader::placeOf(OpOperand &operand, const Linear &key) {
-  loops[keyLoop] = key;
-  SmallVector<Linear> place;
-  for (AffineExpr expr : sum.getMatchingIndexingMap(&operand).getResults())
-    place.push_back(loops[cast<AffineDimExpr>(expr).getPosition()]);
-  return place;
 }
 
 std::optional<SmallVector<int>> BandReader::findRow(const CaseExpr &expr, const Guards &guards) {
@@ -162,7 +191,7 @@ std::optional<SmallVector<int>> BandReader::findRow(const CaseExpr &expr, const 
 
 /// Which place of the window the weight of each term of the sum is of. Terms that have none count for nothing.
 bool BandReader::findWindow() {
-  int64_t numTerms = SmallVector<int64_t>(sum.getStaticLoopRanges())[keyLoop];
+  int64_t numTerms = loops.countTerms();
   if (ShapedType::isDynamic(numTerms))
     return false;
   reader.stopAtCoordinates(coordinates);
@@ -184,7 +213,7 @@ bool BandReader::findWindow() {
           reader.fail();
         return;
       }
-      Linear along = read->place[getDim()];
+      Linear along = inWindow(read->place[getDim()]);
       if (!first) {
         window = along - term;
         band.dims = *row;
@@ -198,12 +227,13 @@ bool BandReader::findWindow() {
       last = std::max(last.value_or(*bounds.greatest), *bounds.greatest);
     });
   };
-  reader.read(weights.get(), placeOf(weights, term), reader.everywhere(), takeTerm);
+  reader.read(loops.weights->get(), loops.placeOf(*loops.weights, term), reader.everywhere(), takeTerm);
   // The softmax is over what the sum is over.
   if (reader.isFailed() || !first || window.factor(variable) != 0 || *first != 0)
     return false;
   band.count = *last + 1;
-  return reader.getSize(band.softmax.getResult(), getDim()).getConstant() == band.count;
+  Extent all = Extent::of(band.softmax.getResult(), getDim());
+  return front ? all.isMoreBy(band.count, Extent::of(front->size)) : all.constant() == band.count;
 }
 
 /// Which key the value at each place of the window is of.
@@ -214,7 +244,7 @@ bool BandReader::findKeys() {
   std::optional<int64_t> numKeys;
   reader.follow(CaseReader::Follow::moves);
   reader.stopAtCoordinates({});
-  reader.read(getValues().get(), placeOf(getValues(), place - window), reader.everywhere(),
+  reader.read(loops.getValues().get(), loops.placeOf(loops.getValues(), place - window), reader.everywhere(),
               [&](const Guards &guards, const CaseExprRef &value) {
                 if (value->kind != CaseExpr::Read)
                   return; // padding
@@ -264,12 +294,12 @@ bool BandReader::readKeys() {
   Guards guards = reader.everywhere();
   guards.addRange(along, Linear{band.count});
   Linear term = along - window;
-  int64_t numTerms = SmallVector<int64_t>(sum.getStaticLoopRanges())[keyLoop];
-  if (!guards.isAtLeastZero(term) || !guards.isAtLeastZero(Linear{numTerms - 1} - term))
+  if (!guards.isAtLeastZero(term) || !guards.isAtLeastZero(Linear{loops.countTerms() - 1} - term))
     return false;
-  reader.read(weights.get(), placeOf(weights, term), guards, [&](const Guards &here, const CaseExprRef &weight) {
+  OpOperand &weights = *loops.weights, &values = loops.getValues();
+  reader.read(weights.get(), loops.placeOf(weights, term), guards, [&](const Guards &here, const CaseExprRef &weight) {
     const CaseExpr *read = findRead(*weight, band.softmax.getResult());
-    if (!read || findRow(*read, here) != band.dims || !here.isZero(read->place[getDim()] - along))
+    if (!read || findRow(*read, here) != band.dims || !here.isZero(inWindow(read->place[getDim()]) - along))
       return reader.fail();
     weightCases.emplace_back(here, weight);
     reader.stopAtGathers(gathersRows);
@@ -277,7 +307,7 @@ bool BandReader::readKeys() {
                 [&](const Guards &there, const CaseExprRef &score) { scoreCases.emplace_back(there, score); });
     reader.stopAtGathers(false);
   });
-  reader.read(getValues().get(), placeOf(getValues(), term), guards,
+  reader.read(values.get(), loops.placeOf(values, term), guards,
               [&](const Guards &here, const CaseExprRef &value) { valueCases.emplace_back(here, value); });
   if (reader.isFailed())
     return false;
@@ -294,7 +324,7 @@ bool BandReader::readKeys() {
   Linear place = Linear::variable(reader.addVariable(Linear{band.count}));
   SmallVector<Linear> row;
   for (auto [n, dim] : llvm::enumerate(band.dims))
-    row.push_back(n == getDim() ? place : dim < 0 ? Linear() : band.coordinates[dim]);
+    row.push_back(n == getDim() ? place + numFront : dim < 0 ? Linear() : band.coordinates[dim]);
   for (bool isBehind : {false, true}) {
     Guards outside = reader.everywhere();
     Linear at = place + band.coordinates[band.queryDim] + Linear{band.offset};
@@ -308,12 +338,126 @@ bool BandReader::readKeys() {
   return !reader.isFailed();
 }
 
+bool BandReader::areProducts(const CaseExpr &score, const CaseExpr &other) {
+  const CaseExpr *products[] = {findProduct(score), findProduct(other)};
+  auto readsOneKey = [&](const CaseExpr *product) {
+    return llvm::all_of(product->operands, [](const CaseExprRef &e) { return e->kind == CaseExpr::Read; }) &&
+           llvm::count_if(product->operands, [&](const CaseExprRef &e) { return band.namesKey(*e); }) == 1;
+  };
+  return products[0] && products[1] && products[0]->type == products[1]->type && llvm::all_of(products, readsOneKey);
+}
+
+bool BandReader::shareQueries(const CaseExpr &score, const CaseExpr &other) {
+  const CaseExpr *products[] = {findProduct(score), findProduct(other)};
+  // Both read the term of the sum at one variable.
+  auto rename = [&](Linear along) {
+    if (int64_t factor = along.factor(products[1]->summed))
+      along = along + (Linear::variable(products[0]->summed) - Linear::variable(products[1]->summed)) * factor;
+    return along;
+  };
+  auto sum = cast<linalg::LinalgOp>(products[0]->op);
+  SmallVector<unsigned> reduced;
+  sum.getReductionDims(reduced);
+  Guards guards = reader.everywhere();
+  guards.addRange(Linear::variable(products[0]->summed),
+                  Linear{SmallVector<int64_t>(sum.getStaticLoopRanges())[reduced.front()]});
+  // Where it comes from, whatever moves it.
+  reader.stopAtCoordinates({});
+  reader.follow(CaseReader::Follow::moves);
+  auto readSource = [&](const CaseExpr &operand, ArrayRef<Linear> place) {
+    CaseExprRef source;
+    unsigned count = 0;
+    reader.read(operand.tensor, place, guards, [&](const Guards &, const CaseExprRef &expr) {
+      source = expr;
+      ++count;
+    });
+    return count == 1 && !reader.isFailed() && source->kind == CaseExpr::Read && !source->op ? source : CaseExprRef();
+  };
+  CaseExprRef queries[2];
+  for (unsigned n : {0, 1})
+    for (const CaseExprRef &operand : products[n]->operands)
+      if (!band.namesKey(*operand))
+        queries[n] = readSource(*operand, llvm::map_to_vector(operand->place, [&](const Linear &along) {
+          return n == 0 ? along : rename(along);
+        }));
+  return queries[0] && queries[1] && reader.isSame(*queries[0], *queries[1], guards);
+}
+
+bool BandReader::isSameWeight(const CaseExpr &a, const CaseExpr &b) {
+  auto isOfSoftmax = [&](const CaseExpr &e) {
+    return e.kind == CaseExpr::Read && e.tensor == band.softmax.getResult();
+  };
+  if (isOfSoftmax(a) || isOfSoftmax(b))
+    return isOfSoftmax(a) && isOfSoftmax(b);
+  if (a.kind != CaseExpr::Apply || b.kind != CaseExpr::Apply)
+    return reader.isSame(a, b, reader.everywhere());
+  return a.op->getName() == b.op->getName() && a.op->getAttrDictionary() == b.op->getAttrDictionary() &&
+         a.operands.size() == b.operands.size() && llvm::all_of(llvm::zip(a.operands, b.operands), [&](auto pair) {
+           return isSameWeight(*std::get<0>(pair), *std::get<1>(pair));
+         });
+}
+
+/// Reads score, weight and value of each query and each key in front.
+bool BandReader::readFront() {
+  Linear key = Linear::variable(reader.addVariable(numFront));
+  band.coordinates.push_back(key);
+  // Weights and scores are looked into, the keys themselves are not.
+  reader.stopAtCoordinates(coordinates);
+  reader.stopInProductsAt({key, numFront});
+  reader.follow(CaseReader::Follow::all);
+  Cases weightCases, scoreCases, valueCases;
+  OpOperand &weights = *frontLoops.weights, &values = frontLoops.getValues();
+  reader.read(weights.get(), frontLoops.placeOf(weights, key), reader.everywhere(),
+              [&](const Guards &here, const CaseExprRef &weight) {
+                const CaseExpr *read = findRead(*weight, band.softmax.getResult());
+                if (!read || findRow(*read, here) != band.dims || !here.isZero(read->place[getDim()] - key))
+                  return reader.fail();
+                weightCases.emplace_back(here, weight);
+                reader.read(getInput(), read->place, here, [&](const Guards &there, const CaseExprRef &score) {
+                  scoreCases.emplace_back(there, score);
+                });
+              });
+  coordinates.push_back({key, numFront});
+  reader.stopAtCoordinates(coordinates);
+  reader.read(values.get(), frontLoops.placeOf(values, key), reader.everywhere(),
+              [&](const Guards &here, const CaseExprRef &value) { valueCases.emplace_back(here, value); });
+  if (reader.isFailed())
+    return false;
+  band.front->weight = unify(weightCases);
+  band.front->score = unify(scoreCases);
+  band.front->value = unify(valueCases);
+  if (!band.front->score || !band.front->weight || !band.front->value || band.front->value->kind != CaseExpr::Read ||
+      !isSameWeight(*band.front->weight, *band.weight) || !areProducts(*band.front->score, *band.score))
+    return false;
+  band.front->sharesQueries = shareQueries(*band.front->score, *band.score);
+  return true;
+}
+
 } // namespace
 
-std::optional<Band> matchBand(SoftmaxOp softmax, OpOperand &weights, Value result, const SymbolTable &symbols,
-                              const WeightStore *store, CaseReader::Shared &shared) {
+bool Band::namesKey(const CaseExpr &read) const {
+  return llvm::any_of(read.place, [&](const Linear &along) {
+    return llvm::any_of(ArrayRef(coordinates).drop_front(getKey()),
+                        [&](const Linear &key) { return along.factor(key.factors.size() - 1) != 0; });
+  });
+}
+
+const CaseExpr *findProduct(const CaseExpr &expr) {
+  SmallVector<const CaseExpr *> products;
+  (void)worklist(SmallVector<const CaseExpr *>{&expr}, [&](const CaseExpr *next, auto &list) {
+    if (next->kind == CaseExpr::Product)
+      products.push_back(next);
+    else
+      llvm::append_range(list, llvm::map_range(next->operands, [](const CaseExprRef &e) { return e.get(); }));
+    return false;
+  });
+  return products.size() == 1 ? products.front() : nullptr;
+}
+
+std::optional<Band> matchBand(SoftmaxOp softmax, const WeightedSum &sum, const std::optional<FrontSum> &front,
+                              const SymbolTable &symbols, const WeightStore *store, CaseReader::Shared &shared) {
   constexpr unsigned kMaxCuts = 8;
-  SmallVector<SmallVector<int64_t>> digits(cast<RankedTensorType>(result.getType()).getRank());
+  SmallVector<SmallVector<int64_t>> digits(cast<RankedTensorType>(sum.result.getType()).getRank());
   for (unsigned n = 0; n != kMaxCuts; ++n) {
     // Rows that are gathered may be those of the tensor behind, or others; one place of a tensor, all of it or a part.
     int64_t base = 0;
@@ -321,7 +465,7 @@ std::optional<Band> matchBand(SoftmaxOp softmax, OpOperand &weights, Value resul
     for (unsigned way = 0; way != 4; ++way) {
       CaseReader cases(symbols, store, shared);
       cases.lookIntoPoints(way & 1);
-      BandReader reader(softmax, weights, result, std::move(cases), way & 2);
+      BandReader reader(softmax, sum, front, std::move(cases), way & 2);
       if (reader.read(digits))
         return reader.take();
       if (!cut)

@@ -12,23 +12,47 @@ namespace attn {
 ///
 ///     key = query + place + offset      at places 0 to `count` - 1 of the softmax, if there is such a key
 ///
-/// Expressions read tensors at coordinates: the dimensions of `result`, the key (`getKey()`) and the terms of products.
+/// Expressions read tensors at coordinates: the dimensions of `result`, the key (`getKey()`), the terms of products
+/// and, where there are keys in front, the number of one of these (`getKey() + 1`).
 struct Band {
+  /// Keys that all queries see, at the first `size` places of the softmax (Longformer's global tokens).
+  struct Front {
+    mlir::OpFoldResult size;
+    CaseExprRef score, weight, value;
+    bool sharesQueries = false; ///< known to be those of the other keys
+  };
   SoftmaxOp softmax;
   mlir::Value result;    ///< the weighted sum, or a view of it
+  mlir::Type element;    ///< in which the sum is taken
   unsigned queryDim = 0; ///< of `result`, along which queries lie
   int64_t offset = 0, count = 0, numKeys = 0;
   llvm::SmallVector<int>
       dims; ///< of `result` along the dimensions of the softmax; -1 for those of size 1, and for keys
   llvm::SmallVector<Linear> coordinates;
   CaseExprRef score, weight, value;
+  std::optional<Front> front;
 
+  /// Whether what is read is that of a key.
+  bool namesKey(const CaseExpr &read) const;
   unsigned getKey() const { return mlir::cast<mlir::RankedTensorType>(result.getType()).getRank(); }
 };
 
-/// The band of the sum that reads `weights`, which come from `softmax`; `result` is the sum or a view of it. Counts the
-/// steps of reading down, and gives up without any.
-std::optional<Band> matchBand(SoftmaxOp softmax, mlir::OpOperand &weights, mlir::Value result,
+/// The one product in `expr`; null where there is none, or more.
+const CaseExpr *findProduct(const CaseExpr &expr);
+
+/// A sum of values by weights: what reads the weights, and the sum or a view of it.
+struct WeightedSum {
+  mlir::OpOperand *weights = nullptr;
+  mlir::Value result;
+};
+/// The sum over keys in front, and how many they are.
+struct FrontSum : WeightedSum {
+  mlir::OpFoldResult size;
+};
+
+/// The band of `sum`, by weights that come from `softmax`, and what is in `front` of it, if anything: both results are
+/// added. Counts the steps of reading down, and gives up without any.
+std::optional<Band> matchBand(SoftmaxOp softmax, const WeightedSum &sum, const std::optional<FrontSum> &front,
                               const mlir::SymbolTable &symbols, const WeightStore *store, CaseReader::Shared &shared);
 
 } // namespace attn
