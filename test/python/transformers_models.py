@@ -110,31 +110,6 @@ class Encoders(Folders):
         with self.assertRaisesRegex(TypeError, "wieghts"):
             ExportedModel.from_pretrained(path, wieghts="int8")
 
-    def test_a_model_that_does_not_generate(self):
-        model = transformers.BertModel(transformers.BertConfig(**BERT)).eval()
-        ids = {"input_ids": torch.ones(1, 4, dtype=torch.int64)}
-        with self.assertRaisesRegex(attnc.InvalidArgument, r"BertModel does not generate: AttncExporter\(\)\.export\(model, inputs\)"):
-            AttncExporter().export_for_generation(model, ids)
-        alone = transformers.BertLMHeadModel(transformers.BertConfig(**BERT)).eval()
-        with self.assertRaisesRegex(attnc.InvalidArgument, "BertLMHeadModel returns no cache .*config.is_decoder = True"):
-            AttncExporter().export_for_generation(alone, ids)
-
-    def test_caches_that_cannot_be_exported(self):
-        small = dict(hidden_size=32, num_hidden_layers=2, vocab_size=64)
-        heads = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=8, intermediate_size=48)
-        linear = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=8)
-        experts = dict(num_experts=2, num_experts_per_tok=1, moe_intermediate_size=16, shared_expert_intermediate_size=16)
-        ids = {"input_ids": torch.ones(2, 9, dtype=torch.int64)}
-        settings = transformers.Qwen3NextConfig(**small, **heads, **linear, **experts,
-                                                layer_types=["linear_attention", "full_attention"])  # fmt: skip
-        mixed = transformers.Qwen3NextForCausalLM(settings).eval()
-        said = r"Qwen3NextForCausalLM .* other than keys and values \(linear_attention\); .*export\(model, inputs\)"
-        with self.assertRaisesRegex(attnc.InvalidArgument, said):
-            AttncExporter().export_for_generation(mixed, ids)
-        state = transformers.MambaForCausalLM(transformers.MambaConfig(**small)).eval()
-        with self.assertRaisesRegex(attnc.InvalidArgument, "a state other than keys and values"):
-            AttncExporter().export_for_generation(state, ids)
-
     def test_vit(self):
         settings = transformers.ViTConfig(image_size=32, patch_size=8, num_labels=5, **{**BERT, "vocab_size": None})
         model = sharpened(transformers.ViTForImageClassification(settings))
@@ -292,7 +267,7 @@ class Gpt2(Generators):
         first = self.model(input_ids=ids[:, :3])
         cache = first.past_key_values
         self.assertEqual(cache.get_seq_length(), 3)
-        rest = self.model(input_ids=ids[:, 3:], past_key_values=cache)
+        rest = self.model(input_ids=ids[:, 3:], cache=cache)
         torch.testing.assert_close(torch.cat([first.logits, rest.logits], 1), whole, atol=2e-5, rtol=0)
         cache.crop(-6)
         cache.batch_select_indices(torch.tensor([1, 0]))
@@ -301,6 +276,42 @@ class Gpt2(Generators):
         cache.batch_repeat_interleave(2)
         wide = self.model(input_ids=ids.flip(0).repeat_interleave(2, 0)[:, 4:], past_key_values=cache)
         self.assertEqual(wide.logits.shape[0], 4)
+
+    def test_what_a_loop_tells(self):
+        """Scores of each step, a streamer that sees the tokens as they come, a criterion of the user's own."""
+        inputs = self.inputs(1)
+        call = dict(max_new_tokens=NEW, do_sample=False, eos_token_id=None)
+        told = dict(return_dict_in_generate=True, output_scores=True)
+        want, got = (model.generate(**inputs, **call, **told) for model in (self.torch, self.model))
+        self.assertTrue(torch.equal(got.sequences, want.sequences))
+        torch.testing.assert_close(torch.stack(got.scores), torch.stack(want.scores), atol=2e-5, rtol=0)
+        self.assertEqual(got.past_key_values.get_seq_length(), want.past_key_values.get_seq_length())
+        came = []
+        streamer = mock.Mock(put=lambda tokens: came.extend(tokens.flatten().tolist()))
+        self.assertTrue(torch.equal(self.model.generate(**inputs, **call, streamer=streamer), want.sequences))
+        self.assertEqual(came, want.sequences[0].tolist())
+        fifth = [lambda tokens, scores, **_: tokens[:, -1] == want.sequences[0, 7]]
+        want, got = (model.generate(**inputs, **call, stopping_criteria=fifth) for model in (self.torch, self.model))
+        self.assertTrue(torch.equal(got, want))
+
+    def test_names_of_a_cache(self):
+        """Transformers' of the day, and the one before it; and a loop that loses it, which must not go unseen."""
+        ids = torch.randint(3, WORDS, (2, 5))
+        cache = self.model(input_ids=ids[:, :4]).past_key_values
+        for name in ("cache", "past_key_values"):
+            given = self.model.prepare_inputs_for_generation(ids, next_sequence_length=1, **{name: cache})
+            self.assertTrue(torch.equal(given["input_ids"], ids[:, 4:]))
+            self.assertIn(cache, [given.get("cache"), given.get("past_key_values")])
+        with self.assertRaisesRegex(attnc.Unsupported, "look at 1 of 5 tokens with a cache that holds 0"):
+            self.model.prepare_inputs_for_generation(ids, next_sequence_length=1)
+        with self.assertRaisesRegex(attnc.Unsupported, "look at 1 of 6 tokens with a cache that holds 4"):
+            longer = torch.cat([ids, ids[:, :1]], 1)
+            self.model.prepare_inputs_for_generation(longer, next_sequence_length=1, cache=cache)
+        whole = self.model.prepare_inputs_for_generation(ids)
+        self.assertTrue(torch.equal(whole["input_ids"], ids))
+        with mock.patch.object(type(self.model), "_update_model_kwargs_for_generation", lambda _, outputs, kwargs, **__: kwargs):
+            with self.assertRaisesRegex(attnc.Unsupported, "with a cache that holds 0, and .* use_cache=False"):
+                self.model.generate(ids, max_new_tokens=3, do_sample=False, repetition_penalty=1.5, eos_token_id=None)
 
     def test_one_file_of_two_branches(self):
         """And with a configuration that does not say what it is of."""

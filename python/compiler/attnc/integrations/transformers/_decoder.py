@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, Dict, Optional
 
 import numpy as np
 import torch
 from attnc_runtime import Entry, InvalidArgument, State
+from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ..._load import Model
 from ._runner import as_input
+
+# What transformers calls a cache, as argument and in outputs: "cache" from 5.24 on, "past_key_values" before.
+CACHE = "cache" if any(field.name == "cache" for field in fields(CausalLMOutputWithPast)) else "past_key_values"
 
 
 class StepCache:
@@ -17,6 +22,7 @@ class StepCache:
 
     is_compileable = False
     is_croppable = True
+    is_linear = (False,)  # of layers: whether it keeps a state other than keys and values
 
     def __init__(self, decoder: "Decoder", width: int = 1) -> None:
         self._decoder = decoder

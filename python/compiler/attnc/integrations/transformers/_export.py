@@ -18,6 +18,8 @@ from transformers.exporters.configs import ExportConfigMixin, OnnxConfig
 from transformers.exporters.exporter_onnx import OnnxExporter
 from transformers.modeling_outputs import BaseModelOutput
 
+from ._decoder import CACHE
+
 FORMAT = "attnc"
 
 
@@ -113,8 +115,8 @@ class _Decoder(torch.nn.Module):
 
     def forward(self, past_key_values: Mapping[str, Any], **inputs: torch.Tensor) -> Dict[str, Any]:
         cache = _cache(past_key_values)
-        outputs = self.model(**inputs, past_key_values=cache, use_cache=True)
-        return {"logits": outputs.logits, "present": _layers(outputs.past_key_values)}
+        outputs = self.model(**inputs, **{CACHE: cache}, use_cache=True)
+        return {"logits": outputs.logits, "present": _layers(getattr(outputs, CACHE))}
 
 
 class _CrossDecoder(torch.nn.Module):
@@ -142,11 +144,11 @@ class _CrossDecoder(torch.nn.Module):
         outputs = self.model(
             decoder_input_ids=input_ids,
             encoder_outputs=BaseModelOutput(last_hidden_state=encoder_hidden_states),
-            past_key_values=caches,
             use_cache=True,
+            **{CACHE: caches},
             **({} if encoder_attention_mask is None else {"attention_mask": encoder_attention_mask}),
         )
-        made = outputs.past_key_values
+        made = getattr(outputs, CACHE)
         sides = {"decoder": _layers(made.self_attention_cache)}
         if past_key_values is None:
             sides["encoder"] = _layers(made.cross_attention_cache)
@@ -185,17 +187,16 @@ def _causal_parts(model: PreTrainedModel) -> Dict[str, Tuple[torch.nn.Module, Di
     takes = set(inspect.signature(model.forward).parameters)
     ids = torch.ones(_ROWS, _TOKENS, dtype=torch.int64)
     # Of whole layers alone: one that slides would keep its window only, so that layers differ in length.
-    before = _run(
-        model, input_ids=torch.ones(_ROWS, _PAST, dtype=torch.int64), use_cache=True, past_key_values=DynamicCache()
-    )
-    if before.past_key_values is None:
+    past = torch.ones(_ROWS, _PAST, dtype=torch.int64)
+    before = _run(model, input_ids=past, use_cache=True, **{CACHE: DynamicCache()}).get(CACHE)
+    if before is None:
         name = type(model).__name__
         raise InvalidArgument(f"{name} returns no cache of keys and values: config.is_decoder = True makes it do so")
     inputs: Dict[str, Any] = {"input_ids": ids}
     inputs["attention_mask"] = torch.ones(_ROWS, _PAST + _TOKENS, dtype=torch.int64)
     if "position_ids" in takes:
         inputs["position_ids"] = torch.arange(_PAST, _PAST + _TOKENS).expand(_ROWS, _TOKENS).contiguous()
-    inputs["past_key_values"] = _layers(before.past_key_values)
+    inputs["past_key_values"] = _layers(before)
     return {"model": (_Decoder(model), inputs)}
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, Dict, Optional
 
 import torch
+import transformers
 from attnc_runtime import InvalidArgument, Unsupported
 from transformers import GenerationConfig, GenerationMixin, PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast, Seq2SeqLMOutput
@@ -14,7 +15,7 @@ from transformers.utils import logging
 
 from ..._load import Model, load
 from ..._search import Sample, Search
-from ._decoder import Decoder, StepCache
+from ._decoder import CACHE, Decoder, StepCache
 from ._folder import Folder
 from ._model import AttncModel
 from ._runner import as_input
@@ -73,7 +74,7 @@ class Generator(AttncModel, GenerationMixin):
         return {}
 
     def _validate_model_kwargs(self, model_kwargs: Dict[str, Any]) -> None:
-        known = {"input_ids", "attention_mask", "position_ids", "past_key_values", "token_type_ids"}
+        known = {"input_ids", "attention_mask", "position_ids", CACHE, "token_type_ids"}
         if self._encoder is not None:
             known |= {"encoder_outputs", "decoder_input_ids", "decoder_attention_mask"}
             known |= {info.name for info in self._encoder.model.inputs}
@@ -96,9 +97,9 @@ class Generator(AttncModel, GenerationMixin):
     def _prepare_cache_for_generation(
         self, generation_config: GenerationConfig, model_kwargs: Dict[str, Any], *_: Any, **__: Any
     ) -> None:
-        given = model_kwargs.get("past_key_values")
+        given = model_kwargs.get(CACHE)
         if given is not None and not isinstance(given, StepCache):
-            raise InvalidArgument(f"past_key_values expects the cache of an earlier call, not a {type(given).__name__}")
+            raise InvalidArgument(f"{CACHE} expects the cache of an earlier call, not a {type(given).__name__}")
 
     def prepare_inputs_for_generation(
         self,
@@ -106,11 +107,20 @@ class Generator(AttncModel, GenerationMixin):
         next_sequence_length: Optional[int] = None,
         past_key_values: Optional[StepCache] = None,
         is_first_iteration: Optional[bool] = False,
+        cache: Optional[StepCache] = None,
         **kwargs: Any,
     ) -> Dict[str, Any]:
+        cache = past_key_values if cache is None else cache
         tokens = input_ids if next_sequence_length is None else input_ids[:, -next_sequence_length:]
+        held = 0 if cache is None else cache.get_seq_length()
+        if held + tokens.shape[1] < input_ids.shape[1]:
+            raise Unsupported(
+                f"generate() of transformers {transformers.__version__} asks for a look at {tokens.shape[1]} of "
+                f"{input_ids.shape[1]} tokens with a cache that holds {held}, and the tokens between would be lost: "
+                "use_cache=False looks at all of them, and docs/transformers.md names the versions that are supported"
+            )
         name = "input_ids" if self._encoder is None else "decoder_input_ids"
-        return {**kwargs, name: tokens, "past_key_values": past_key_values}
+        return {**kwargs, name: tokens, CACHE: cache}
 
     def forward(
         self,
@@ -122,10 +132,13 @@ class Generator(AttncModel, GenerationMixin):
         decoder_input_ids: Optional[torch.Tensor] = None,
         decoder_attention_mask: Optional[torch.Tensor] = None,
         use_cache: Optional[bool] = None,
+        cache: Optional[StepCache] = None,
         **named: Any,
     ) -> Any:
-        """A look at tokens behind those of ``past_key_values``, which is changed and returned."""
-        cache = past_key_values if past_key_values is not None else StepCache(self.decoder())
+        """A look at tokens behind those of ``cache`` (or ``past_key_values``, as it was called before transformers
+        5.24), which is changed and returned."""
+        cache = past_key_values if cache is None else cache
+        cache = StepCache(self.decoder()) if cache is None else cache
         kept = None if use_cache is False else cache
         given: Dict[str, Optional[torch.Tensor]] = {"position_ids": position_ids}
         if self._encoder is None:
@@ -133,7 +146,7 @@ class Generator(AttncModel, GenerationMixin):
             given.update(input_ids=input_ids, attention_mask=attention_mask)
             if position_ids is not None:
                 given["position_ids"] = position_ids[:, -input_ids.shape[1] :].expand(input_ids.shape)
-            return CausalLMOutputWithPast(logits=self.decoder().look(cache, given), past_key_values=kept)
+            return CausalLMOutputWithPast(logits=self.decoder().look(cache, given), **{CACHE: kept})
         if encoder_outputs is None:
             main = {self.main_input_name: input_ids} if self.main_input_name == "input_ids" else {}
             encoder_outputs = self._encoder(**{**main, **named, "attention_mask": attention_mask})
@@ -145,7 +158,7 @@ class Generator(AttncModel, GenerationMixin):
             decoder_attention_mask=decoder_attention_mask,
         )
         logits = self.decoder().look(cache, given)
-        return Seq2SeqLMOutput(logits=logits, past_key_values=kept, encoder_last_hidden_state=states)
+        return Seq2SeqLMOutput(logits=logits, encoder_last_hidden_state=states, **{CACHE: kept})
 
     def _assisted_decoding(self, *_: Any, **__: Any) -> Any:
         raise Unsupported(
@@ -169,8 +182,8 @@ class Generator(AttncModel, GenerationMixin):
         settings: GenerationConfig = named["generation_config"]
         found = self._searched(input_ids, settings.num_beams, **named)
         if found is None:
-            if named.get("past_key_values") is None and settings.use_cache is not False:
-                named["past_key_values"] = StepCache(self.decoder(), settings.num_beams)
+            if named.get(CACHE) is None and settings.use_cache is not False:
+                named[CACHE] = StepCache(self.decoder(), settings.num_beams)
             return super()._beam_search(input_ids, **named)
         return found
 
@@ -191,7 +204,7 @@ class Generator(AttncModel, GenerationMixin):
         try:
             if streamer is not None:
                 raise Unmapped("streamer")
-            for name in ("past_key_values", "inputs_embeds", "decoder_attention_mask"):
+            for name in (CACHE, "inputs_embeds", "decoder_attention_mask"):
                 if inputs.get(name) is not None:
                     raise Unmapped(f"input '{name}'")
             mask = inputs.get("attention_mask")
