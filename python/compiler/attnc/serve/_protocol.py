@@ -53,6 +53,8 @@ def _array(tensor: Any, number: int) -> Tuple[str, np.ndarray[Any, Any]]:
             _need(raw.dtype.kind in "biu" or raw.size == 0, f"input '{name}': {datatype} has data that are not whole numbers")
         array = raw.astype(dtype)
         exact = dtype.kind in "fb" or raw.size == 0 or bool(np.array_equal(array, raw))
+    except errors.InvalidArgument:  # a ValueError as well
+        raise
     except (ValueError, OverflowError, TypeError) as error:
         raise errors.InvalidArgument(f"input '{name}': {error}") from None
     _need(exact, f"input '{name}': data beyond the range of {datatype}")
