@@ -404,8 +404,10 @@ class DecoderTest(unittest.TestCase):
                             ({"tokens": [1], "temperature": float("nan")}, "temperature"),
                             ({"tokens": [1], "temperature": 1e-320}, "temperature"), ({"tokens": [1], "seed": -1}, "seed"),
                             ({"tokens": [1], "top_p": 0}, "top_p")):
-            with self.subTest(text), self.assertRaisesRegex(attnc.InvalidArgument, text):
-                decoder.generate(Request(**{"max_new_tokens": 4, **given}))
+            request = Request(**{"max_new_tokens": 4, **given})
+            for refuse in (decoder.check, decoder.generate):
+                with self.subTest(text), self.assertRaisesRegex(attnc.InvalidArgument, text):
+                    refuse(request)
         fixtures.folders.write(self.folder / "pair", "past", True)
         with self.assertRaisesRegex(attnc.Unsupported, "encoder_hidden_states.* is not served"):
             Decoder(attnc.load(self.folder / "pair/decoder_with_past_model.onnx", own_state=True))

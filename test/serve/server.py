@@ -202,8 +202,15 @@ class Decoders(unittest.TestCase):
         events = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
         self.assertEqual([event["token"] for event in events], fixtures.greedy([3, 4], 4))
         for wrong in ({"text_input": [99]}, {"text_input": "text"}, {"text_input": []}, {"text_input": [1], "parameters": {"beams": 4}},
-                      {"text_input": [1], "parameters": {"max_new_tokens": 0}}, {"text_input": [1], "parameters": {"max_new_tokens": 500}}):
-            self.assertEqual(http("POST", "/decoder/v2/models/decoder/generate", wrong)[0], 400, wrong)
+                      {"text_input": [1], "parameters": {"max_new_tokens": 0}}):
+            for how in ("generate", "generate_stream"):
+                self.assertEqual(http("POST", f"/decoder/v2/models/decoder/{how}", wrong)[0], 400, (how, wrong))
+        # That the model has fewer positions shows when it is beyond them.
+        long = {"text_input": [1], "parameters": {"max_new_tokens": 500}}
+        self.assertEqual(http("POST", "/decoder/v2/models/decoder/generate", long)[0], 400)
+        status, text = http("POST", "/decoder/v2/models/decoder/generate_stream", long)
+        self.assertEqual(status, 200)
+        self.assertIn("error", json.loads(text.splitlines()[-2][6:]))
 
 
 class SlowClients(unittest.TestCase):

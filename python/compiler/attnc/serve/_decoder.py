@@ -132,9 +132,13 @@ class Decoder:
         self._thread = threading.Thread(target=self._work, name="attnc-decoder", daemon=True)
         self._thread.start()
 
-    def submit(self, request: Request, on_token: OnToken) -> Callable[[], None]:
-        """Starts a sequence as soon as there is room. Returns what ends it early. InvalidArgument: see Request."""
+    def check(self, request: Request) -> None:
+        """InvalidArgument: the request is none that this model serves."""
         request.check(self._vocabulary, self._places)
+
+    def submit(self, request: Request, on_token: OnToken) -> Callable[[], None]:
+        """Starts a sequence as soon as there is room. Returns what ends it early. InvalidArgument: see ``check``."""
+        self.check(request)
         row = _Row(request, on_token)
         self._arrivals.put(row)
 

@@ -94,7 +94,9 @@ class _Generator:
         end = self._defaults.get("eos_token_id")
         ends = tuple(end) if isinstance(end, list) else () if end is None else (end,)
         chosen = {"max_new_tokens": self.settings.max_new_tokens, **options}
-        return _decoder.Request(list(prompt), end_tokens=ends, deadline=deadline, **chosen)
+        request = _decoder.Request(list(prompt), end_tokens=ends, deadline=deadline, **chosen)
+        self.decoder.check(request)  # now, as a stream's status is sent before its first token
+        return request
 
     async def tokens(self, request: _decoder.Request) -> AsyncIterator[int]:
         loop = asyncio.get_running_loop()
