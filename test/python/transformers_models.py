@@ -328,6 +328,8 @@ class Gpt2(Generators):
     def test_arguments(self):
         with self.assertRaisesRegex(attnc.InvalidArgument, "no argument 'attention_musk'.*attention_mask"):
             self.model.generate(torch.ones(1, 2, dtype=torch.int64), attention_musk=1)
+        with self.assertRaisesRegex(attnc.InvalidArgument, "token_type_ids are not exported"):
+            self.model.generate(torch.ones(1, 2, dtype=torch.int64), token_type_ids=torch.tensor([[0, 1]]))
         with self.assertRaisesRegex(attnc.Unsupported, "leave assistant_model and prompt_lookup_num_tokens out"):
             self.model.generate(torch.ones(1, 2, dtype=torch.int64), prompt_lookup_num_tokens=3, max_new_tokens=2)
         with self.assertRaisesRegex(attnc.InvalidArgument, "DynamicCache"):

@@ -19,6 +19,7 @@ from transformers.exporters.exporter_onnx import OnnxExporter
 from transformers.modeling_outputs import BaseModelOutput
 
 from ._decoder import CACHE
+from ._generation_errors import check_inputs, quiet_failure
 
 FORMAT = "attnc"
 
@@ -58,7 +59,11 @@ class AttncExporter(OnnxExporter):
         multi_token_decode: bool = True,
     ) -> ExportedModel:
         """Exports a decoder as ``model`` (a look at any number of tokens behind those of its caches), or an encoder
-        and a decoder as ``encoder_model``, ``decoder_model`` (the first look) and ``decoder_with_past_model``."""
+        and a decoder as ``encoder_model``, ``decoder_model`` (the first look) and ``decoder_with_past_model``.
+
+        InvalidArgument  the model has no such caches, or torch's exporter cannot trace it, or it reads an input of the
+                         example that those graphs do not take (images beside text, for instance)
+        """
         if not model.can_generate():
             raise InvalidArgument(
                 f"{type(model).__name__} does not generate: AttncExporter().export(model, inputs) exports it to be "
@@ -67,35 +72,17 @@ class AttncExporter(OnnxExporter):
         config = config if config is not None else AttncConfig()
         seq2seq = bool(model.config.is_encoder_decoder)
         components = {}
-        try:
+        with quiet_failure(model):
             parts = _seq2seq_parts(model, sample_inputs) if seq2seq else _causal_parts(model)
             for name, (module, inputs) in parts.items():
                 chosen: ExportConfigMixin = config[name] if isinstance(config, dict) else config
                 components[name] = self._export_component(module, inputs, chosen)
-        except Exception as error:
-            reason = _cannot_cache(model)
-            if not reason:
-                raise
-            raise InvalidArgument(
-                f"{type(model).__name__} cannot be exported with its caches: {reason}; AttncExporter().export(model, "
-                "inputs) exports it without them"
-            ) from error
+            check_inputs(model, sample_inputs, components)
         settings = copy.deepcopy(generation_config if generation_config is not None else model.generation_config)
         exported = ExportedModel(components, self.export_format, _named(model.config, model), settings)
         for component in components.values():
             component.metadata.architecture = type(model).__name__
         return exported
-
-
-def _cannot_cache(model: PreTrainedModel) -> str:
-    """Why torch's exporter fails at the caches of ``model``, if that is known."""
-    kinds = set(getattr(model.config.get_text_config(decoder=True), "layer_types", None) or ())
-    others = sorted(kinds - {"full_attention", "sliding_attention", "chunked_attention"})
-    if others:
-        return f"it has layers that keep a state other than keys and values ({', '.join(others)})"
-    if getattr(model, "_is_stateful", False):
-        return "it keeps a state other than keys and values"
-    return ""
 
 
 def _named(config: Any, model: Any) -> Any:
@@ -117,6 +104,13 @@ class _Decoder(torch.nn.Module):
         cache = _cache(past_key_values)
         outputs = self.model(**inputs, **{CACHE: cache}, use_cache=True)
         return {"logits": outputs.logits, "present": _layers(getattr(outputs, CACHE))}
+
+
+@dataclass
+class _States(BaseModelOutput):
+    """What an encoder made, with the mask that Moonshine's decoder looks for in it."""
+
+    attention_mask: Optional[torch.Tensor] = None
 
 
 class _CrossDecoder(torch.nn.Module):
@@ -143,7 +137,7 @@ class _CrossDecoder(torch.nn.Module):
             encoder_hidden_states = keys.new_zeros(keys.shape[0], keys.shape[2], self.width)
         outputs = self.model(
             decoder_input_ids=input_ids,
-            encoder_outputs=BaseModelOutput(last_hidden_state=encoder_hidden_states),
+            encoder_outputs=_States(last_hidden_state=encoder_hidden_states),
             use_cache=True,
             **{CACHE: caches},
             **({} if encoder_attention_mask is None else {"attention_mask": encoder_attention_mask}),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Sequence
 
 import torch
 import transformers
-from attnc_runtime import InvalidArgument, Unsupported
+from attnc_runtime import InvalidArgument, TensorInfo, Unsupported
 from transformers import GenerationConfig, GenerationMixin, PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast, Seq2SeqLMOutput
 from transformers.models.whisper.generation_whisper import WhisperGenerationMixin
@@ -84,6 +84,9 @@ class Generator(AttncModel, GenerationMixin):
                 f"generate() has no argument '{unknown[0]}' with this model; beside those of GenerationConfig it takes "
                 f"{', '.join(sorted(known))}"
             )
+        types = model_kwargs.get("token_type_ids")
+        if types is not None and bool(torch.as_tensor(types).any()):
+            raise InvalidArgument("token_type_ids are not exported for generation: leave them out, or give zeros")
 
     # Transformers' loop.
 
@@ -157,6 +160,7 @@ class Generator(AttncModel, GenerationMixin):
             encoder_attention_mask=attention_mask if attention_mask is not None and attention_mask.dim() == 2 else None,
             decoder_attention_mask=decoder_attention_mask,
         )
+        self._check_mask(given["encoder_attention_mask"], self.decoder().step.inputs)
         logits = self.decoder().look(cache, given)
         return Seq2SeqLMOutput(logits=logits, encoder_last_hidden_state=states, **{CACHE: kept})
 
@@ -165,6 +169,17 @@ class Generator(AttncModel, GenerationMixin):
             "generate() of a compiled model has no assisted decoding: leave assistant_model and "
             "prompt_lookup_num_tokens out"
         )
+
+    _reads_masks = True
+
+    def _check_mask(self, mask: Optional[torch.Tensor], inputs: Sequence[TensorInfo]) -> None:
+        """A decoder that was exported without a mask takes all that its encoder made."""
+        takes = any(info.name == "encoder_attention_mask" for info in inputs)
+        if mask is not None and self._reads_masks and not takes and not bool(mask.all()):
+            raise InvalidArgument(
+                "attention_mask hides inputs of the encoder, and the decoder was exported without an input "
+                "'encoder_attention_mask': give inputs of one length, or export it with attention_mask in the example"
+            )
 
     # Compiled searches.
 
@@ -250,6 +265,7 @@ class Generator(AttncModel, GenerationMixin):
             states = inputs["encoder_outputs"][0][::width]
             if mask is None or mask.dim() != 2:
                 mask = torch.ones(states.shape[:2], dtype=torch.int64)
+            self._check_mask(mask, model.entries["generate"].inputs)
             given.update(encoder_hidden_states=states, encoder_attention_mask=mask)
         feeds = {}
         for info in model.entries["generate"].inputs:
@@ -270,6 +286,8 @@ def _positions(mask: torch.Tensor) -> torch.Tensor:
 
 class WhisperGenerator(Generator, WhisperGenerationMixin):
     """Whisper, whose own ``generate`` cuts the sound into pieces."""
+
+    _reads_masks = False
 
     def __init__(self, config: PreTrainedConfig, folder: Folder, options: Dict[str, Any]) -> None:
         super().__init__(config, folder, options)
