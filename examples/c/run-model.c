@@ -1,8 +1,9 @@
 // run-model MODEL.so [DIM=SIZE ...]
 //
 // Loads a compiled model, lists its inputs, runs it once with made-up values
-// and prints the outputs. Dimensions that the model leaves open have size 8
-// unless one is given: run-model minilm.so batch=2 sequence=16
+// and prints the outputs. Optional inputs are left out. Dimensions that the
+// model leaves open have size 8 unless one is given:
+// run-model minilm.so batch=2 sequence=16
 #include <attnrt/attnrt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,6 +143,10 @@ int main(int argc, char **argv) {
     return 1;
   for (int32_t i = 0; i < entry->num_inputs; ++i) {
     const attnrt_tensor_info *declared = &entry->inputs[i];
+    if (entry->optional_inputs && entry->optional_inputs[i]) { // NULL: the model has a value of its own
+      printf("input '%s' %s left out\n", declared->name, declared->dtype_name);
+      continue;
+    }
     int64_t shape[32];
     for (int32_t d = 0; d < declared->rank; ++d)
       shape[d] = sizeOf(&declared->dims[d], argc, argv);
@@ -170,7 +175,8 @@ int main(int argc, char **argv) {
   }
 
   for (int32_t i = 0; i < entry->num_inputs; ++i)
-    owned[i]->deleter(owned[i]);
+    if (owned[i])
+      owned[i]->deleter(owned[i]);
   free(owned);
   free(inputs);
   free(outputs);

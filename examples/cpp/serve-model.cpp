@@ -1,8 +1,8 @@
 // serve-model MODEL.so [DIM=SIZE ...]
 //
 // One model shared by two threads with a session each, a time limit for each
-// run, and outputs in the program's own memory. Inputs are made up; the threads
-// must get the same bits.
+// run, and outputs in the program's own memory. Inputs are made up, and optional
+// ones left out; the threads must get the same bits.
 #include <attnrt/attnrt.h>
 #include <cctype>
 #include <cstring>
@@ -133,8 +133,9 @@ void run(const char *path, const Dims &dims) {
   std::vector<Tensor> tensors;
   std::vector<const DLTensor *> inputs;
   for (int32_t i = 0; i < entry->num_inputs; ++i) {
-    tensors.push_back(makeInput(entry->inputs[i], dims));
-    inputs.push_back(&tensors.back()->dl_tensor);
+    bool isOptional = entry->optional_inputs && entry->optional_inputs[i];
+    tensors.push_back(isOptional ? nullptr : makeInput(entry->inputs[i], dims));
+    inputs.push_back(isOptional ? nullptr : &tensors.back()->dl_tensor);
   }
   Result results[2];
   std::thread other([&] { results[1] = serve(loaded, inputs, entry->num_outputs); });
