@@ -292,6 +292,18 @@ std::unique_ptr<DeviceTimer> timeDevice(runner::Model &model, int32_t device) {
   return timer;
 }
 
+/// Makes each set of inputs; an exit code.
+int makeSets(const attnrt_entry_info &entry, const runner::InputOptions &options,
+             std::vector<std::vector<Tensor>> &sets, std::vector<std::string> &madeUp) {
+  std::string error;
+  for (std::vector<Tensor> &set : sets) {
+    madeUp.clear();
+    if (runner::Fault fault = runner::makeInputs(entry, options, set, error, &madeUp); fault != runner::Fault::None)
+      return reportFault(fault, error);
+  }
+  return ExitSuccess;
+}
+
 /// Prints the roof that --roofline draws, without a model. An exit code.
 int printMachine(CommandLine &line) {
   int32_t cpus = attnrt_available_cpus();
@@ -316,19 +328,13 @@ int printMachine(CommandLine &line) {
   return ExitSuccess;
 }
 
-int runTool(int argc, char **argv) {
-  int code = ExitSuccess;
-  std::optional<CommandLine> line = CommandLine::parse(kTool, argc, argv, code);
-  if (!line)
-    return code;
-  if (line->has(OPT_machine))
-    return printMachine(*line);
-  // Before the time is spent on a measurement.
+/// Whether pages can be written, before the time is spent on a measurement. An exit code.
+int checkPages(const CommandLine &line) {
   for (auto [id, flag] : {std::pair(OPT_profile, "--profile"), std::pair(OPT_roofline, "--roofline")}) {
-    if (!line->has(id))
+    if (!line.has(id))
       continue;
     std::string why;
-    if (StringRef path = line->text(id); path.empty() || path == "-")
+    if (StringRef path = line.text(id); path.empty() || path == "-")
       why = std::string(flag) + " expects a file" + (path.empty() ? "" : ": standard output has the times");
     else if (!StagedOutput::create(path, why))
       why = std::string(flag) + ": " + why;
@@ -337,6 +343,18 @@ int runTool(int argc, char **argv) {
     reportError(why);
     return ExitUsage;
   }
+  return ExitSuccess;
+}
+
+int runTool(int argc, char **argv) {
+  int code = ExitSuccess;
+  std::optional<CommandLine> line = CommandLine::parse(kTool, argc, argv, code);
+  if (!line)
+    return code;
+  if (line->has(OPT_machine))
+    return printMachine(*line);
+  if ((code = checkPages(*line)))
+    return code;
   runner::InputOptions options = inputOptions(*line);
   auto threads = static_cast<int32_t>(line->number(OPT_threads, 0, 1, 4096));
   auto deviceNumber = static_cast<int32_t>(line->number(OPT_device, 0, 0, runner::kMostDevices));
@@ -358,12 +376,12 @@ int runTool(int argc, char **argv) {
   std::vector<OutputArgument> written;
   if (!outputArguments(*line, OPT_output, model.entry(), /*files=*/true, written))
     return ExitUsage;
-  std::string error;
+  runner::Failure failure;
   std::vector<Tensor> outputs;
   std::vector<std::vector<Tensor>> inputs(sets);
-  for (std::vector<Tensor> &set : inputs)
-    if (runner::Fault fault = runner::makeInputs(model.entry(), options, set, error); fault != runner::Fault::None)
-      return reportFault(fault, error);
+  std::vector<std::string> madeUp;
+  if ((code = makeSets(model.entry(), options, inputs, madeUp)))
+    return code;
   if (std::vector<std::string> names = namesLeftOut(model.entry(), inputs.front()); !names.empty())
     reportNote("runs without its optional " + Twine(names.size() == 1 ? "input " : "inputs ") +
                printable(join(names, ", ")) + "; --input gives values");
@@ -372,10 +390,21 @@ int runTool(int argc, char **argv) {
   if (looksInside && (code = lookInside(*line, model, library->name(), regions)))
     return code;
   std::unique_ptr<DeviceTimer> device = timeDevice(model, deviceNumber);
-  runner::Failure failure;
-  if (!measure(model, inputs, outputs, runs ? runs : 3, minMs, result, looksInside ? &regions : nullptr, device.get(),
-               failure))
-    return reportFailure(library->name(), failure);
+  auto measureAll = [&] {
+    return measure(model, inputs, outputs, runs ? runs : 3, minMs, result, looksInside ? &regions : nullptr,
+                   device.get(), failure);
+  };
+  bool runsWell = measureAll();
+  if (!runsWell && !madeUp.empty() && !line->has(OPT_own_state) && relateSizes(model, failure, options)) {
+    if ((code = makeSets(model.entry(), options, inputs, madeUp)))
+      return code;
+    runsWell = measureAll();
+  }
+  if (!runsWell) {
+    code = reportFailure(library->name(), failure);
+    reportMadeUp(model.entry(), options, madeUp, code);
+    return code;
+  }
   if (!writeOutputs(written, model.entry(), outputs))
     return ExitUsage;
   double peak = looksInside && !hasGpuCode(model.info()) ? measurePeak(model.threads()) : 0;

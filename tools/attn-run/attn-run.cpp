@@ -61,18 +61,22 @@ int compareOutputs(const std::vector<OutputArgument> &arguments, const std::vect
 }
 
 /// Runs the model of `options`, and `reference` beside it if there is one.
-int run(CommandLine &line, runner::Model &model, runner::Model *reference, StringRef name,
-        const runner::InputOptions &options, double rtol, double atol, const AttentionMapsOptions &maps) {
+int run(CommandLine &line, runner::Model &model, runner::Model *reference, StringRef name, runner::InputOptions options,
+        double rtol, double atol, const AttentionMapsOptions &maps) {
   const attnrt_entry_info &entry = model.entry();
+  runner::Model &first = reference ? *reference : model;
   std::vector<OutputArgument> written, expected;
   if (!outputArguments(line, OPT_output, entry, /*files=*/true, written) ||
       !outputArguments(line, OPT_expected_output, entry, /*files=*/false, expected))
     return ExitUsage;
+  // What streams or has a state is run once.
+  bool mayRunOften = !line.has(OPT_stream) && !line.has(OPT_own_state);
+  runner::Failure failure;
   std::string error;
   std::vector<std::string> madeUp;
   std::vector<Tensor> inputs, outputs, wanted(expected.size());
   // A reference takes caches as floats, and the model the same ones in bytes.
-  if (runner::Fault fault = runner::makeInputs(reference ? reference->entry() : entry, options, inputs, error, &madeUp);
+  if (runner::Fault fault = runner::makeInputs(first.entry(), options, inputs, error, &madeUp);
       fault != runner::Fault::None)
     return reportFault(fault, error);
   if (!madeUp.empty()) // or what comes of it is taken for real
@@ -86,7 +90,6 @@ int run(CommandLine &line, runner::Model &model, runner::Model *reference, Strin
     if (runner::Fault fault = runner::parseTensor(expected[i].value, wanted[i], error); fault != runner::Fault::None)
       return reportFault(fault, error);
 
-  runner::Failure failure;
   bool hasStreamed = false;
   if (line.has(OPT_stream))
     model.onToken([&hasStreamed](int64_t row, int64_t step, int64_t token) {
@@ -96,12 +99,18 @@ int run(CommandLine &line, runner::Model &model, runner::Model *reference, Strin
       return !outs().has_error(); // a reader that is gone wants no more
     });
   std::vector<Tensor> references;
-  if (reference && (!reference->run(inputs, references, failure) || !narrowInputs(entry, inputs, failure.message)))
-    return reportFailure(name, failure);
-  if (!model.run(inputs, outputs, failure)) {
+  auto runAll = [&] {
+    failure = runner::Failure();
+    if (reference && (!reference->run(inputs, references, failure) || !narrowInputs(entry, inputs, failure.message)))
+      return false;
+    return model.run(inputs, outputs, failure);
+  };
+  bool runs = runAll();
+  if (!runs && !madeUp.empty() && mayRunOften && relateSizes(first, failure, options))
+    runs = runner::makeInputs(first.entry(), options, inputs, error) == runner::Fault::None && runAll();
+  if (!runs) {
     int code = reportFailure(name, failure);
-    if (options.inputs.empty() && !madeUp.empty() && code != ExitInternal)
-      reportNote("the inputs were made up: --input=NAME=@FILE.npy gives real ones, --dim=NAME:N another size");
+    reportMadeUp(first.entry(), options, madeUp, code);
     return code;
   }
   if (line.has(OPT_stream) && !hasStreamed)

@@ -1,5 +1,5 @@
 #include "tools/attnc/FusionCases.h"
-#include "tools/attnc/DrawnSizes.h"
+#include "tools/options/DrawnSizes.h"
 
 #include "tools/attn-run/runner/Inputs.h"
 #include "tools/attn-run/runner/Model.h"

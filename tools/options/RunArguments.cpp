@@ -2,6 +2,7 @@
 
 #include "tools/attn-run/runner/Npy.h"
 #include "tools/options/Console.h"
+#include "tools/options/DrawnSizes.h"
 #include "tools/options/FusionReport.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -43,6 +44,63 @@ void keepBounds(const attnrt_model_info &info, StringRef entry, runner::InputOpt
   }
   if (!manifest)
     consumeError(manifest.takeError());
+}
+
+static runner::InputOptions withDrawn(const runner::InputOptions &options, const runner::InputOptions &drawn) {
+  runner::InputOptions result = options;
+  for (const auto &[name, size] : drawn.dims)
+    result.openDims[name] = size;
+  for (const auto &[name, sizes] : drawn.shapes) {
+    std::vector<int64_t> &shape = result.shapes.emplace(name, sizes).first->second;
+    for (size_t d = 0; d < std::min(shape.size(), sizes.size()); ++d)
+      shape[d] = shape[d] < 0 ? sizes[d] : shape[d];
+  }
+  return result;
+}
+
+/// Sizes of the open dimensions of `entry`, of which `options` decide some.
+static std::optional<DrawnSizes> drawSizes(const attnrt_entry_info &entry, const runner::InputOptions &options) {
+  std::string error;
+  DrawnSizes::Map decided;
+  if (runner::decidedSizes(entry, options, decided, error) != runner::Fault::None)
+    return std::nullopt;
+  return DrawnSizes(entry, std::move(decided), options.openDims);
+}
+
+bool relateSizes(runner::Model &model, const runner::Failure &failure, runner::InputOptions &options) {
+  const attnrt_entry_info &entry = model.entry();
+  std::optional<DrawnSizes> sizes = drawSizes(entry, options);
+  if (!sizes || (failure.status != ATTNRT_INVALID_ARGUMENT && failure.status != ATTNRT_OUT_OF_RANGE))
+    return false;
+  sizes->relate([&](const runner::InputOptions &drawn) {
+    std::vector<runner::Tensor> inputs, outputs;
+    std::string error;
+    runner::Failure why;
+    return runner::makeInputs(entry, withDrawn(options, drawn), inputs, error) == runner::Fault::None &&
+           model.run(inputs, outputs, why);
+  });
+  std::string relation = sizes->printRelation();
+  if (relation.empty())
+    return false;
+  runner::InputOptions drawn;
+  sizes->draw(Sizes::Even, drawn);
+  options = withDrawn(options, drawn);
+  reportNote("of the sizes made up, " + printable(relation) + ", as no run ends well otherwise; --dim=NAME:N gives " +
+             "another");
+  return true;
+}
+
+void reportMadeUp(const attnrt_entry_info &entry, const runner::InputOptions &options,
+                  const std::vector<std::string> &madeUp, int exitCode) {
+  if (madeUp.empty() || exitCode == ExitInternal)
+    return;
+  std::optional<DrawnSizes> sizes = drawSizes(entry, options);
+  std::string open = sizes ? printable(sizes->list()) : "";
+  if (options.inputs.empty())
+    reportNote("the inputs were made up: --input=NAME=@FILE.npy gives real ones, --dim=NAME:N another size" +
+               (open.empty() ? "" : " of " + open));
+  else if (!open.empty())
+    reportNote("sizes were made up: --dim=NAME:N gives another one of " + open);
 }
 
 int reportFault(runner::Fault fault, StringRef error) {

@@ -15,6 +15,15 @@ runner::InputOptions inputOptions(CommandLine &line);
 /// Takes open dimensions of an entry within the bounds that its library was compiled for.
 void keepBounds(const attnrt_model_info &info, llvm::StringRef entry, runner::InputOptions &options);
 
+/// After a run of made-up inputs that failed: looks for sizes with which runs of `model` end well, where dimensions
+/// belong together under different names ("total" is "past" and "sequence"). True, and told, if there are such sizes,
+/// which `options` then have.
+bool relateSizes(runner::Model &model, const runner::Failure &failure, runner::InputOptions &options);
+
+/// After a failure that was told: how to give what was made up for the run.
+void reportMadeUp(const attnrt_entry_info &entry, const runner::InputOptions &options,
+                  const std::vector<std::string> &madeUp, int exitCode);
+
 /// Tells why an input could not be made; the exit code for it.
 int reportFault(runner::Fault fault, llvm::StringRef error);
 

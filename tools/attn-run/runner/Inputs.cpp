@@ -319,17 +319,10 @@ static Fault readGiven(const attnrt_entry_info &entry, const InputOptions &optio
   return Fault::None;
 }
 
-Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, std::vector<Tensor> &inputs,
-                 std::string &error, std::vector<std::string> *madeUp) {
-  if (options.dimsAreOpen && !haveDims(entry, options.dims, error))
-    return Fault::Request;
-  std::vector<bool> given;
-  if (Fault fault = readGiven(entry, options, inputs, given, error); fault != Fault::None)
-    return fault;
-
-  // What a name stands for: the first given input that has it decides. Whether
-  // inputs agree is for the runtime to say.
-  std::map<std::string, int64_t> known;
+/// What names of dimensions stand for: the first given input that has one decides. Whether inputs agree is for the
+/// runtime to say.
+static Fault decideSizes(const attnrt_entry_info &entry, const InputOptions &options, const std::vector<Tensor> &inputs,
+                         const std::vector<bool> &given, std::map<std::string, int64_t> &known, std::string &error) {
   auto learn = [&](const attnrt_tensor_info &info, const std::vector<int64_t> &shape) {
     for (int32_t d = 0; d < info.rank && static_cast<size_t>(d) < shape.size(); ++d)
       if (shape[d] >= 0 && *info.dims[d].name)
@@ -348,6 +341,29 @@ Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, st
           "--dim=" + name + ":" + std::to_string(size) + ": the inputs given have " + std::to_string(fixed) + " there";
       return Fault::Request;
     }
+  return Fault::None;
+}
+
+Fault decidedSizes(const attnrt_entry_info &entry, const InputOptions &options, std::map<std::string, int64_t> &sizes,
+                   std::string &error) {
+  std::vector<Tensor> inputs;
+  std::vector<bool> given;
+  if (Fault fault = readGiven(entry, options, inputs, given, error); fault != Fault::None)
+    return fault;
+  return decideSizes(entry, options, inputs, given, sizes, error);
+}
+
+Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, std::vector<Tensor> &inputs,
+                 std::string &error, std::vector<std::string> *madeUp) {
+  if (options.dimsAreOpen && !haveDims(entry, options.dims, error))
+    return Fault::Request;
+  std::vector<bool> given;
+  if (Fault fault = readGiven(entry, options, inputs, given, error); fault != Fault::None)
+    return fault;
+
+  std::map<std::string, int64_t> known;
+  if (Fault fault = decideSizes(entry, options, inputs, given, known, error); fault != Fault::None)
+    return fault;
   known.insert(options.openDims.begin(), options.openDims.end());
   for (int32_t i = 0; i < entry.num_inputs; ++i)
     for (int32_t d = 0; d < entry.inputs[i].rank; ++d)

@@ -43,6 +43,10 @@ struct InputOptions {
 Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, std::vector<Tensor> &inputs,
                  std::string &error, std::vector<std::string> *madeUp = nullptr);
 
+/// The sizes of named dimensions that `options` decide: by given inputs, shapes and dims.
+Fault decidedSizes(const attnrt_entry_info &entry, const InputOptions &options, std::map<std::string, int64_t> &sizes,
+                   std::string &error);
+
 /// Splits "name=value" where `name` is one of `infos`; names may hold '='. The
 /// index of the tensor, or -1 with `error` set to a list of the names there are.
 int findNamed(const std::string &text, const attnrt_tensor_info *infos, int32_t count, const char *what,

@@ -1,4 +1,4 @@
-#include "tools/attnc/DrawnSizes.h"
+#include "tools/options/DrawnSizes.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
@@ -21,7 +21,8 @@ static int64_t sizeOf(Sizes sizes, unsigned n) {
   return 1;
 }
 
-DrawnSizes::DrawnSizes(const attnrt_entry_info &entry) : entry(entry) {
+DrawnSizes::DrawnSizes(const attnrt_entry_info &entry, Map decided, Map bounded)
+    : entry(entry), decided(std::move(decided)), bounded(std::move(bounded)) {
   std::set<std::string> names;
   for (int32_t i = 0; i < entry.num_inputs; ++i)
     for (int32_t d = 0; d < entry.inputs[i].rank; ++d) {
@@ -33,8 +34,12 @@ DrawnSizes::DrawnSizes(const attnrt_entry_info &entry) : entry(entry) {
 
 void DrawnSizes::draw(Sizes sizes, runner::InputOptions &options) const {
   std::vector<int64_t> drawn;
-  for (size_t n = 0; n < dims.size(); ++n)
-    drawn.push_back(sizeOf(sizes, n));
+  for (auto [n, dim] : llvm::enumerate(dims)) {
+    auto fixed = decided.find(dim.name), within = bounded.find(dim.name);
+    drawn.push_back(fixed != decided.end()    ? fixed->second
+                    : within != bounded.end() ? within->second
+                                              : sizeOf(sizes, static_cast<unsigned>(n)));
+  }
   if (relation.follower >= 0) {
     int64_t size = relation.more;
     for (int part : {relation.first, relation.second})
@@ -56,6 +61,8 @@ std::vector<DrawnSizes::Relation> DrawnSizes::relations() const {
   std::vector<Relation> found;
   int count = std::min<int>(dims.size(), kMostDims);
   for (int follower = 0; follower < count; ++follower) {
+    if (decided.count(dims[follower].name))
+      continue;
     found.push_back({follower, -1, -1, 1});
     for (int first = 0; first < count; ++first) {
       if (first == follower)
@@ -91,14 +98,31 @@ void DrawnSizes::relate(llvm::function_ref<bool(const runner::InputOptions &)> r
   relation = Relation();
 }
 
+std::string DrawnSizes::print(const Dim &dim) const {
+  return "'" +
+         (dim.name.empty() ? std::string(entry.inputs[dim.input].name) + "[" + std::to_string(dim.axis) + "]"
+                           : dim.name) +
+         "'";
+}
+
 std::string DrawnSizes::list() const {
   std::string text;
   for (const Dim &dim : dims)
-    text += (text.empty() ? "'" : ", '") +
-            (dim.name.empty() ? std::string(entry.inputs[dim.input].name) + "[" + std::to_string(dim.axis) + "]"
-                              : dim.name) +
-            "'";
+    if (!decided.count(dim.name))
+      text += (text.empty() ? "" : ", ") + print(dim);
   return text;
+}
+
+std::string DrawnSizes::printRelation() const {
+  if (relation.follower < 0)
+    return "";
+  std::string text;
+  for (int part : {relation.first, relation.second})
+    if (part >= 0)
+      text += (text.empty() ? "" : " + ") + print(dims[part]);
+  if (relation.more)
+    text += (text.empty() ? "" : " + ") + std::to_string(relation.more);
+  return print(dims[relation.follower]) + " is " + text;
 }
 
 } // namespace attn::tools
