@@ -377,6 +377,8 @@ int runTool(int argc, char **argv) {
   if (!outputArguments(*line, OPT_output, model.entry(), /*files=*/true, written))
     return ExitUsage;
   runner::Failure failure;
+  if (!line->has(OPT_own_state) && !hasMemory(model, options, failure))
+    return reportFailure(library->name(), failure);
   std::vector<Tensor> outputs;
   std::vector<std::vector<Tensor>> inputs(sets);
   std::vector<std::string> madeUp;

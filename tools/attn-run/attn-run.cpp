@@ -72,6 +72,8 @@ int run(CommandLine &line, runner::Model &model, runner::Model *reference, Strin
   // What streams or has a state is run once.
   bool mayRunOften = !line.has(OPT_stream) && !line.has(OPT_own_state);
   runner::Failure failure;
+  if (mayRunOften && !hasMemory(first, options, failure))
+    return reportFailure(name, failure);
   std::string error;
   std::vector<std::string> madeUp;
   std::vector<Tensor> inputs, outputs, wanted(expected.size());

@@ -46,6 +46,21 @@ void keepBounds(const attnrt_model_info &info, StringRef entry, runner::InputOpt
     consumeError(manifest.takeError());
 }
 
+bool hasMemory(runner::Model &model, runner::InputOptions options, runner::Failure &failure) {
+  if (!options.inputs.empty()) // they would be read twice
+    return true;
+  constexpr uint64_t kLarge = uint64_t(2) << 30; // what is filled in seconds need not be tried
+  std::vector<runner::Tensor> inputs, outputs;
+  std::string error;
+  options.areUntouched = true;
+  if (runner::makeInputs(model.entry(), options, inputs, error) != runner::Fault::None)
+    return true; // which the caller will find, too
+  uint64_t bytes = 0;
+  for (const runner::Tensor &input : inputs)
+    bytes += input.bytes();
+  return bytes < kLarge || model.run(inputs, outputs, failure) || failure.status != ATTNRT_OUT_OF_MEMORY;
+}
+
 static runner::InputOptions withDrawn(const runner::InputOptions &options, const runner::InputOptions &drawn) {
   runner::InputOptions result = options;
   for (const auto &[name, size] : drawn.dims)

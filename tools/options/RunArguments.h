@@ -15,6 +15,10 @@ runner::InputOptions inputOptions(CommandLine &line);
 /// Takes open dimensions of an entry within the bounds that its library was compiled for.
 void keepBounds(const attnrt_model_info &info, llvm::StringRef entry, runner::InputOptions &options);
 
+/// False, with `failure`, if made-up inputs are so large that a run has too little memory beside them. Filling them
+/// first would take minutes.
+bool hasMemory(runner::Model &model, runner::InputOptions options, runner::Failure &failure);
+
 /// After a run of made-up inputs that failed: looks for sizes with which runs of `model` end well, where dimensions
 /// belong together under different names ("total" is "past" and "sequence"). True, and told, if there are such sizes,
 /// which `options` then have.

@@ -401,7 +401,8 @@ Fault makeInputs(const attnrt_entry_info &entry, const InputOptions &options, st
       return fault;
     }
     // Inputs of one type must not be equal: their difference would hide swaps.
-    fill(inputs[i], options.seed + (static_cast<uint64_t>(i) << 32));
+    if (!options.areUntouched)
+      fill(inputs[i], options.seed + (static_cast<uint64_t>(i) << 32));
   }
   return Fault::None;
 }

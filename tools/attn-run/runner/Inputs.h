@@ -34,6 +34,7 @@ struct InputOptions {
   std::map<std::string, int64_t> openDims;            ///< of dimensions that nothing else decides, ...
   static constexpr int64_t kOpenDim = 8;              ///< ... and of those that are not among them
   uint64_t seed = 0;
+  bool areUntouched = false; ///< made-up inputs are not filled: the pages of a large one are zero, and take no memory
 };
 
 /// The inputs of `entry`, in its order. Those that `options.inputs` lacks are
