@@ -3,6 +3,7 @@ import os
 import pathlib
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -244,6 +245,11 @@ class Caches(unittest.TestCase):
         self.assertRegex(attnc_cache("clear").stdout, "^3 removed")
         self.assertEqual(self.libraries(), [])
         self.assertEqual(attnc_cache("nonsense").returncode, 2)
+        reader, writer = os.pipe()
+        os.close(reader)
+        with os.fdopen(writer, "w") as nobody:  # as "| head" once it has its lines
+            done = subprocess.run([sys.executable, "-m", "attnc", "cache"], stdout=nobody, stderr=subprocess.PIPE, text=True)
+        self.assertEqual((done.returncode, done.stderr), (128 + signal.SIGPIPE, ""))
         for days in ("-5", "nan"):
             self.assertIn(f"expects days, 0 or more, not {days}", attnc_cache("clear", f"--unused-days={days}").stderr)
         with mock.patch.dict(os.environ, ATTNC_CACHE_SIZE="zz"):

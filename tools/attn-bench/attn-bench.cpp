@@ -9,7 +9,6 @@
 #include "tools/options/StagedOutput.h"
 
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
@@ -217,17 +216,11 @@ bool hasGpuCode(const attnrt_model_info &info) {
 }
 
 bool writeProfile(const Breakdown &regions, StringRef path, double peak) {
-  std::error_code error;
-  raw_fd_ostream os(path, error, sys::fs::OF_None);
-  if (!error) {
-    regions.writeTimeline(os, peak);
-    os.close();
-    error = os.error();
-    os.clear_error();
-  }
-  if (error)
-    reportError("cannot write '" + path + "': " + error.message());
-  return !error;
+  std::string error;
+  bool isWritten = writeFile(path, [&](raw_ostream &os) { regions.writeTimeline(os, peak); }, error);
+  if (!isWritten)
+    reportError(error);
+  return isWritten;
 }
 
 /// A page: the regions below the roof that this machine has.

@@ -138,14 +138,14 @@ std::string keyOf(const Request &request) {
   return key.text();
 }
 
-bool write(int descriptor, ArrayRef<StringRef> parts) {
+std::error_code write(int descriptor, ArrayRef<StringRef> parts) {
   raw_fd_ostream os(descriptor, /*shouldClose=*/true);
   for (StringRef part : parts)
     os << part;
   os.close();
-  bool failed = os.has_error();
+  std::error_code error = os.error();
   os.clear_error();
-  return !failed;
+  return error;
 }
 
 /// Removes the libraries used least recently until the others are within the limit.
@@ -224,7 +224,7 @@ bool LibraryCache::load(StringRef output, WorkerResult &result) const {
   if (length > rest.size())
     return false;
   int descriptor;
-  if (sys::fs::openFileForWrite(output, descriptor) || !write(descriptor, rest.drop_front(length)) ||
+  if (sys::fs::openFileForWrite(output, descriptor) || write(descriptor, rest.drop_front(length)) ||
       !replay(rest.take_front(length), result)) {
     sys::fs::remove(output);
     return false;
@@ -236,16 +236,18 @@ bool LibraryCache::load(StringRef output, WorkerResult &result) const {
   return true;
 }
 
-void LibraryCache::store(const Request &request, StringRef output, const WorkerResult &result) const {
+std::error_code LibraryCache::store(const Request &request, StringRef output, const WorkerResult &result) const {
   if (key.empty() || key != keyOf(request))
-    return;
+    return {};
   std::unique_ptr<MemoryBuffer> library = read(output);
   SmallString<256> model(folder), temporary, path(folder);
   sys::path::append(model, ".new-%%%%%%%%%%%%");
   sys::path::append(path, key + kSuffix);
+  if (!library)
+    return {};
   int descriptor;
-  if (!library || sys::fs::createUniqueFile(model, descriptor, temporary))
-    return;
+  if (std::error_code error = sys::fs::createUniqueFile(model, descriptor, temporary))
+    return error;
   std::string text = toJson(result);
   char length[kLengthBytes];
   support::endian::write64le(length, text.size());
@@ -254,10 +256,14 @@ void LibraryCache::store(const Request &request, StringRef output, const WorkerR
     hasher.update(part);
   auto digest = hasher.final<kDigestBytes>();
   StringRef head(reinterpret_cast<const char *>(digest.data()), digest.size());
-  if (!write(descriptor, {kMagic, head, StringRef(length, sizeof length), text, library->getBuffer()}) ||
-      sys::fs::rename(temporary, path))
+  std::error_code error =
+      write(descriptor, {kMagic, head, StringRef(length, sizeof length), text, library->getBuffer()});
+  if (!error)
+    error = sys::fs::rename(temporary, path);
+  if (error)
     sys::fs::remove(temporary);
   shrink(folder);
+  return error;
 }
 
 } // namespace attn::tools

@@ -6,6 +6,7 @@
 #include "tools/attnc/Request.h"
 #include "tools/attnc/Worker.h"
 #include <string>
+#include <system_error>
 
 namespace attn::tools {
 
@@ -24,8 +25,8 @@ public:
 
   /// Writes the library of an earlier compile to `output` and gives what that compile reported to `result`.
   bool load(llvm::StringRef output, WorkerResult &result) const;
-  /// Keeps the library at `output`, unless a model has changed meanwhile.
-  void store(const Request &request, llvm::StringRef output, const WorkerResult &result) const;
+  /// Keeps the library at `output`, unless a model has changed meanwhile. Why that failed, if it did.
+  std::error_code store(const Request &request, llvm::StringRef output, const WorkerResult &result) const;
 
 private:
   std::string folder, key; ///< no key: not kept

@@ -299,7 +299,9 @@ int compile(Request request) {
   } else {
     result = runWorker(request.limits, [&](WorkerChannel &channel) { return runCompileJob(job, channel); }, onStage);
     if (result.end == WorkerResult::End::Exited && result.code == ExitSuccess)
-      cache.store(request, job.output, result);
+      if (std::error_code error = cache.store(request, job.output, result))
+        reportWarning("--cache-dir=" + job.compile.cacheDir + " does not keep '" + request.output +
+                      "': " + error.message());
   }
   showProgress("");
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -4,8 +4,10 @@
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
+#include <csignal>
 #include <cstdlib>
 #include <string>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -135,10 +137,15 @@ int finishOutput(int code) {
   errs().clear_error();
   if (!outs().has_error())
     return code;
-  reportError("cannot write to standard output: " + outs().error().message());
+  // A reader that has enough, as head, is no fault; the code is the one that a shell makes of SIGPIPE.
+  bool isClosed = outs().error() == std::errc::broken_pipe;
+  if (!isClosed)
+    reportError("cannot write to standard output: " + outs().error().message());
   outs().clear_error();
   errs().clear_error();
-  return code == ExitSuccess ? static_cast<int>(ExitUsage) : code;
+  if (code != ExitSuccess)
+    return code;
+  return isClosed ? 128 + SIGPIPE : static_cast<int>(ExitUsage);
 }
 
 void showProgress(StringRef text) {

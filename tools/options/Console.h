@@ -39,7 +39,8 @@ void handOnReports(void (*listener)(Severity, llvm::StringRef text));
 void noteReport(Severity severity, llvm::StringRef text);
 
 /// The end of a tool: the error as JSON if that is asked for, and standard output
-/// flushed. `code`, or ExitUsage, and told, if it could not all be written.
+/// flushed. `code`, or ExitUsage, and told, if it could not all be written; where
+/// its reader is gone, 141 and nothing told.
 int finishOutput(int code);
 
 /// The line that shows what is being done, on a terminal only; the next message

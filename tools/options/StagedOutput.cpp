@@ -96,9 +96,9 @@ bool StagedOutput::commit(std::string &error) {
   return true;
 }
 
-bool writeTextFile(StringRef path, StringRef text, std::string &error) {
+bool writeFile(StringRef path, function_ref<void(raw_ostream &)> write, std::string &error) {
   if (path == "-") {
-    outs() << text;
+    write(outs());
     outs().flush();
     return true;
   }
@@ -109,7 +109,7 @@ bool writeTextFile(StringRef path, StringRef text, std::string &error) {
   {
     raw_fd_ostream os(staged->path(), code);
     if (!code) {
-      os << text;
+      write(os);
       os.close();
       code = os.error();
       os.clear_error();
@@ -120,6 +120,10 @@ bool writeTextFile(StringRef path, StringRef text, std::string &error) {
     return false;
   }
   return staged->commit(error);
+}
+
+bool writeTextFile(StringRef path, StringRef text, std::string &error) {
+  return writeFile(path, [&](raw_ostream &os) { os << text; }, error);
 }
 
 bool copyTextFile(StringRef from, StringRef to, std::string &error) {

@@ -7,7 +7,9 @@
 
 #include "tools/options/ScratchFolder.h"
 
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/Support/raw_ostream.h"
 #include <memory>
 #include <string>
 
@@ -35,8 +37,11 @@ private:
   enum class Kind { Stdout, File, Stream } kind = Kind::File;
 };
 
-/// Writes `text` to `path` through a temporary file and a rename; "-" is
+/// Has `write` write to `path` through a temporary file and a rename; "-" is
 /// standard output. False with `error` set when that fails.
+bool writeFile(llvm::StringRef path, llvm::function_ref<void(llvm::raw_ostream &)> write, std::string &error);
+
+/// Writes `text` to `path`, likewise.
 bool writeTextFile(llvm::StringRef path, llvm::StringRef text, std::string &error);
 
 /// Writes what `from` holds to `to`, likewise.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from typing import NoReturn
@@ -17,7 +18,13 @@ def _become(name: str) -> NoReturn:
 
 def attnc() -> int:
     if sys.argv[1:2] == ["cache"]:
-        return _cache(sys.argv[2:])
+        try:
+            code = _cache(sys.argv[2:])
+            sys.stdout.flush()
+            return code
+        except BrokenPipeError:  # a reader that has enough, as head
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more as it ends
+            return 128 + signal.SIGPIPE
     _become("attnc")
 
 
