@@ -71,7 +71,7 @@ class Calls(unittest.TestCase):
         np.testing.assert_array_equal(scalars(a, 2, True), a * 2 + 1)
         self.check("input 'i' is 128, which is outside -128 to 127", lambda: scalars(a, 1.0, 128))
         self.check("input 'seed' is 36893488147419103232, which is outside", lambda: noisy(a, seed=2**65))
-        self.check("'i' is of type float; give a NumPy array", lambda: scalars(a, 1.0, 1.0))
+        self.check("'i' is of type float; give an int, a NumPy array", lambda: scalars(a, 1.0, 1.0))
         self.check("'b' is of type float; give a NumPy array", lambda: self.model(rows(), 1.0))
 
     def test_results_outlive_the_model(self):

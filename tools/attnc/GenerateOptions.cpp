@@ -77,11 +77,11 @@ void readDrawing(CommandLine &line, SearchOptions &search) {
   if (!isInput(OPT_temperature, "temperature"))
     search.temperature = line.real(OPT_temperature, search.temperature);
   if (!(search.temperature >= 1e-6 && search.temperature <= 1e6))
-    line.fail("--temperature expects a number from 1e-6 to 1e6, or 'input'");
+    line.fail("--temperature expects a number from 1e-6 to 1e6, or 'input', not '" + line.text(OPT_temperature) + "'");
   if (!isInput(OPT_top_p, "top_p"))
     search.topP = line.real(OPT_top_p, search.topP);
   if (search.topP <= 0 || search.topP > 1)
-    line.fail("--top-p expects a number above 0 and not above 1, or 'input'");
+    line.fail("--top-p expects a number above 0 and not above 1, or 'input', not '" + line.text(OPT_top_p) + "'");
   if (!isInput(OPT_top_k, "top_k"))
     search.topK = line.number(OPT_top_k, search.topK);
   if (!isInput(OPT_sample_seed, "seed"))

@@ -90,6 +90,16 @@ std::string textOf(nb::handle object) {
 
 bool isNumber(PyObject *object) { return PyLong_Check(object) || PyFloat_Check(object); }
 
+/// The number of Python that an input takes, of rank 0 or of one dimension that may be 1: "" for none.
+static const char *numberFor(const attnrt_tensor_info &info) {
+  if (info.rank > 1 || (info.rank == 1 && info.dims[0].size >= 0 && info.dims[0].size != 1))
+    return "";
+  if (info.dtype == ATTNRT_F32 || info.dtype == ATTNRT_F64)
+    return "a float, ";
+  int code = unpack(info.dtype).code;
+  return code == kDLInt || code == kDLUInt || code == kDLBool ? "an int, " : "";
+}
+
 Borrowed::Borrowed(PyObject *array, const attnrt_tensor_info &info, const char *what, bool writable) {
   int flags = PyBUF_FORMAT | PyBUF_STRIDES | (writable ? PyBUF_WRITABLE : 0);
   if (PyObject_CheckBuffer(array)) {
@@ -115,9 +125,9 @@ Borrowed::Borrowed(PyObject *array, const attnrt_tensor_info &info, const char *
   }
   if (!writable && fromNumber(array, info, what))
     return;
-  raise(ATTNRT_INVALID_ARGUMENT,
-        std::string(what) + " is of type " + typeName(array) +
-            "; give a NumPy array, a torch tensor or anything with __dlpack__: " + describe(info));
+  raise(ATTNRT_INVALID_ARGUMENT, std::string(what) + " is of type " + typeName(array) + "; give " +
+                                     (writable ? "" : numberFor(info)) +
+                                     "a NumPy array, a torch tensor or anything with __dlpack__: " + describe(info));
 }
 
 void Borrowed::fromBuffer(const attnrt_tensor_info &info, const char *what) {
@@ -192,15 +202,12 @@ void Borrowed::fromDLPack(PyObject *array, const char *what, bool writable) {
   }
 }
 
-/// Of an input of rank 0, or of one dimension that may be 1. False where it is none, or a float for an integer.
+/// False where the input takes no number, or the number is a float for an integer.
 bool Borrowed::fromNumber(PyObject *object, const attnrt_tensor_info &info, const char *what) {
-  bool isOne = info.rank == 0 || (info.rank == 1 && (info.dims[0].size < 0 || info.dims[0].size == 1));
-  DLDataType type = unpack(info.dtype);
   bool isReal = info.dtype == ATTNRT_F32 || info.dtype == ATTNRT_F64;
-  if (!isOne || (isReal ? !isNumber(object) : !PyLong_Check(object) || type.code == kDLFloat))
+  if (!*numberFor(info) || (isReal ? !isNumber(object) : !PyLong_Check(object)))
     return false;
-  if (!isReal && type.code != kDLInt && type.code != kDLUInt && type.code != kDLBool)
-    return false;
+  DLDataType type = unpack(info.dtype);
   number = std::make_unique<Number>();
   if (isReal) {
     double value = PyFloat_AsDouble(object);
