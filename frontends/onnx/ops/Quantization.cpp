@@ -164,6 +164,7 @@ std::optional<Tensor> quantizedWeight(Node &n, const Tensor &x, DType to) {
 LogicalResult importQuantizeLinear(Node &n) {
   if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 1)) || failed(expectBlocked(n)))
     return failure();
+  warnOfScales(n, /*divides=*/true);
   const Tensor &x = n.input(0);
   DType to = DType::U8;
   if (int64_t given = n.intAttr("output_dtype", 0)) {
@@ -261,6 +262,7 @@ LogicalResult dequantizeE4M3(Node &n, int64_t block) {
 LogicalResult importDequantizeLinear(Node &n) {
   if (failed(expectInputs(n, 2)) || failed(expectFloat(n, 1)) || failed(expectBlocked(n)))
     return failure();
+  warnOfScales(n, /*divides=*/false);
   const Tensor &x = n.input(0);
   if (isFloat(x.dtype) || x.dtype == DType::Bool)
     return n.error() << "expects quantised numbers, has " << dtypeName(x.dtype);

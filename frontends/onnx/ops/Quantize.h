@@ -9,6 +9,9 @@ namespace attn::onnx {
 /// Whether QuantizeLinear makes integers of this type: of 8 or 16 bits.
 bool isQuantized(DType dtype);
 
+/// Warns of a constant scale, input 1, that is infinite or NaN, or 0 where the node divides by it.
+void warnOfScales(Node &n, bool divides);
+
 /// round(x) + zero in the range of `to`; NaN is its least value.
 Num saturated(const Num &x, const std::optional<Num> &zero, DType to);
 
