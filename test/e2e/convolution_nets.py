@@ -58,7 +58,7 @@ class Net:
 
     def __init__(self, rng, spatial):
         self.rng, self.spatial = rng, spatial
-        self.nodes, self.tables, self.values = [], [], []
+        self.nodes, self.tables, self.values, self.tiles = [], [], [], False
 
     def table(self, array):
         self.tables.append((f"t{len(self.tables)}", array))
@@ -77,7 +77,7 @@ class Net:
 
     def convolution(self):
         x, channels, level = self.some()
-        kind = self.rng.integers(4)
+        kind = self.rng.integers(5)
         filters, groups, size, stride = int(self.rng.choice([5, 8, 16, 17, 24])), 1, 1, 1
         if kind == 1:
             size = 3
@@ -85,9 +85,12 @@ class Net:
             filters, groups, size, stride = channels, channels, 3, 1 + int(self.rng.integers(2) and level < 2)
         elif kind == 3:
             filters, groups, size = 2 * channels, channels, 3
+        elif kind == 4 and level < 2:  # windows side by side
+            groups, size, stride, self.tiles = 1 + int(channels % 2 == 0 and self.rng.integers(2)), 2, 2, True
+            filters *= groups
         w = self.table(0.4 * self.rng.standard_normal((filters, channels // groups, *[size] * self.spatial)))
         inputs = [x, w] + ([self.table(self.rng.standard_normal(filters))] if self.rng.integers(2) else [])
-        y = self.node("Conv", inputs, group=groups, strides=[stride] * self.spatial, pads=[size // 2] * 2 * self.spatial,
+        y = self.node("Conv", inputs, group=groups, strides=[stride] * self.spatial, pads=[size // 3] * 2 * self.spatial,
                       kernel_shape=[size] * self.spatial)
         self.add(y, filters, level + (stride == 2))
 
@@ -170,7 +173,8 @@ def model(n, results, dims):
 def check(number):
     rng = np.random.default_rng([SEED, number])
     n, channels, results = net(rng)
-    shape = [int(rng.integers(1, 3)), channels, *(int(rng.choice([1, 5, 8, 14, 17])) for _ in range(n.spatial))]
+    sizes = [4, 8, 12, 16] if n.tiles else [1, 5, 8, 14, 17]
+    shape = [int(rng.integers(1, 3)), channels, *(int(rng.choice(sizes)) for _ in range(n.spatial))]
     x = rng.standard_normal(shape).astype(np.float32)
     dims = shape if number % 2 else ["n", channels, *("hwd"[:n.spatial])]
     path = FOLDER / "net.onnx"

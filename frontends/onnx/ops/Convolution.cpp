@@ -21,8 +21,9 @@ struct Convolution {
   Expr channels, filters; // of one group
   Window window;
   size_t rank() const { return window.rank(); }
-  /// Whether patches have their channels last: then they are copied in rows. Of few, the window has longer ones.
-  bool endsWithChannels() const { return channels.constant().value_or(0) >= 8; }
+  /// Whether patches have their channels last: then they are copied in rows. Of few, the window has longer ones; in
+  /// groups, three dimensions of places and three of windows leave no dimension for them.
+  bool endsWithChannels() const { return channels.constant().value_or(0) >= 8 && (groups == 1 || rank() < 3); }
 };
 
 FailureOr<Convolution> readConvolution(Node &n, const Tensor &x, const Tensor &w) {
@@ -69,22 +70,27 @@ Tensor cut(Node &n, const Convolution &c) {
   return x;
 }
 
-/// Patches that tile the input, [N, spatial', G, C, window], or with C behind the window: a view of the input
-/// transposed.
+/// Patches that tile the input, [N, spatial', G * C, window] or [N, spatial', G, window, C] (without G where it is 1):
+/// a view of the input transposed.
 FailureOr<Tensor> tiledPatches(Node &n, const Convolution &c) {
-  SmallVector<Expr, 4> split{c.x.shape[0], Expr(c.groups), c.channels};
+  bool splits = c.endsWithChannels() && c.groups > 1;
+  SmallVector<Expr, 4> split{c.x.shape[0], c.x.shape[1]};
+  if (splits)
+    split = {c.x.shape[0], Expr(c.groups), c.channels};
+  auto channels = static_cast<int64_t>(split.size()) - 1;
   SmallVector<int64_t> permutation{0}, window;
   for (size_t d = 0; d < c.rank(); ++d) {
     permutation.push_back(static_cast<int64_t>(split.size()));
     window.push_back(static_cast<int64_t>(split.size()) + 1);
     split.append({c.window.output[d], c.window.kernel[d]});
   }
-  permutation.push_back(1);
+  if (splits)
+    permutation.push_back(1);
   if (!c.endsWithChannels())
-    permutation.push_back(2);
+    permutation.push_back(channels);
   permutation.append(window);
   if (c.endsWithChannels())
-    permutation.push_back(2);
+    permutation.push_back(channels);
   FailureOr<Tensor> view = n.reshape(cut(n, c), split);
   return failed(view) ? view : n.transpose(*view, permutation);
 }
