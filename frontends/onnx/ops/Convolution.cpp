@@ -100,35 +100,29 @@ FailureOr<Tensor> gatheredPatches(Node &n, const Convolution &c) {
   OpBuilder &b = n.builder();
   Num zero = constantNum(b, n.loc(), c.x.dtype, 0.0);
   size_t r = c.rank();
+  FailureOr<Tensor> x = c.endsWithChannels() ? withChannelsLast(n, c.x) : c.x;
+  if (failed(x))
+    return failure();
+  x = padded(n, *x, c.window, zero, c.endsWithChannels() ? 1 : 2);
   Tensor out;
   out.dtype = c.x.dtype;
   out.shape.push_back(c.x.shape[0]);
   out.shape.append(c.window.output.begin(), c.window.output.end());
+  out.shape.push_back(c.endsWithChannels() ? Expr(c.groups) : x->shape[1]);
+  out.shape.append(c.window.kernel.begin(), c.window.kernel.end());
   SmallVector<AffineExpr> source{b.getAffineDimExpr(0)};
-  FailureOr<Tensor> x = failure();
+  for (size_t d = 0; d < r; ++d)
+    source.push_back(windowIndex(b.getContext(), c.window, d, 1 + d, 2 + r + d));
   if (c.endsWithChannels()) {
-    x = withChannelsLast(n, c.x);
-    if (failed(x))
-      return failure();
-    x = padded(n, *x, c.window, zero, 1);
     SmallVector<Expr, 4> shape(ArrayRef(x->shape).drop_back());
     shape.append({Expr(c.groups), c.channels});
     x = n.reshape(*x, shape);
     if (failed(x))
       return failure();
-    out.shape.push_back(c.groups);
-    out.shape.append(c.window.kernel.begin(), c.window.kernel.end());
     out.shape.push_back(c.channels);
-    for (size_t d = 0; d < r; ++d)
-      source.push_back(windowIndex(b.getContext(), c.window, d, 1 + d, 2 + r + d));
     source.append({b.getAffineDimExpr(1 + r), b.getAffineDimExpr(2 + 2 * r)});
   } else {
-    x = padded(n, c.x, c.window, zero);
-    out.shape.push_back(x->shape[1]);
-    out.shape.append(c.window.kernel.begin(), c.window.kernel.end());
-    source.push_back(b.getAffineDimExpr(1 + r));
-    for (size_t d = 0; d < r; ++d)
-      source.push_back(windowIndex(b.getContext(), c.window, d, 1 + d, 2 + r + d));
+    source.insert(source.begin() + 1, b.getAffineDimExpr(1 + r));
   }
   AffineMap maps[] = {AffineMap::get(out.rank(), 0, source, b.getContext()), b.getMultiDimIdentityMap(out.rank())};
   SmallVector<utils::IteratorType> iterators(out.rank(), utils::IteratorType::parallel);
