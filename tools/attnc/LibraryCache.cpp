@@ -1,4 +1,5 @@
 #include "tools/attnc/LibraryCache.h"
+#include "tools/attnc/FileDigests.h"
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
@@ -7,7 +8,6 @@
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/TargetParser/Host.h"
 #include <chrono>
@@ -18,21 +18,13 @@ using namespace llvm;
 namespace attn::tools {
 namespace {
 
-// An entry is this, the BLAKE3 digest of all behind the digest, the length of
-// the compile's messages (8 bytes), the messages as JSON, and the library.
-constexpr StringLiteral kMagic = "attnclib1";
+// An entry is this, the lengths of the compile's messages and of the library (8
+// bytes each), the messages as JSON, the library, and the BLAKE3 digest of all
+// from the lengths on.
+constexpr StringLiteral kMagic = "attnclib2";
 constexpr StringLiteral kSuffix = ".library";
-constexpr size_t kDigestBytes = 32, kLengthBytes = 8;
+constexpr size_t kDigestBytes = 32, kLengthBytes = 8, kPieceBytes = 1 << 20;
 constexpr uint64_t kLimit = uint64_t(10) << 30;
-
-ArrayRef<uint8_t> bytesOf(StringRef text) { return {text.bytes_begin(), text.size()}; }
-
-std::unique_ptr<MemoryBuffer> read(const Twine &path) {
-  if (!sys::fs::is_regular_file(path)) // what is read from a pipe is gone
-    return nullptr;
-  auto file = MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-  return file ? std::move(*file) : nullptr;
-}
 
 /// A digest of pieces, each with its length.
 class Key {
@@ -43,11 +35,11 @@ public:
     hasher.update(StringRef(length, sizeof length));
     hasher.update(piece);
   }
-  bool addFile(const Twine &path) {
-    std::unique_ptr<MemoryBuffer> file = read(path);
+  bool addFile(const FileDigests &digests, const Twine &path) {
+    std::optional<FileDigest> file = digests.of(path, FileKind::Plain);
     if (file)
-      add(file->getBuffer());
-    return file != nullptr;
+      add(file->text);
+    return file.has_value();
   }
   std::string text() { return toHex(hasher.final<kDigestBytes>(), /*LowerCase=*/true); }
 
@@ -55,44 +47,16 @@ private:
   BLAKE3 hasher;
 };
 
-/// The files that a serialised model names: each is {key: "location", value:
-/// PATH} of an external_data. False where the word stands in another form, in
-/// which a path might hide.
-bool findExternalFiles(StringRef model, std::vector<StringRef> &names) {
-  constexpr StringLiteral word = "location", before = "\x0a\x08";
-  for (size_t at = model.find(word); at != StringRef::npos; at = model.find(word, at)) {
-    bool isKey = model.take_front(at).ends_with(before);
-    at += word.size();
-    StringRef rest = model.substr(at);
-    if (!isKey || !rest.consume_front("\x12") || rest.size() < 2)
-      return false;
-    size_t length = uint8_t(rest[0]), header = 1;
-    if (length >= 0x80) {
-      length = (length & 0x7f) | size_t(uint8_t(rest[1])) << 7;
-      header = 2;
-      if (uint8_t(rest[1]) >= 0x80)
-        return false;
-    }
-    if (rest.size() < header + length)
-      return false;
-    names.push_back(rest.substr(header, length));
-  }
-  return true;
-}
-
-bool addModel(Key &key, StringRef path) {
-  std::unique_ptr<MemoryBuffer> file = path.ends_with(".onnx") ? read(path) : nullptr;
-  std::vector<StringRef> names;
-  if (!file || !findExternalFiles(file->getBuffer(), names))
+bool addModel(Key &key, const FileDigests &digests, StringRef path) {
+  std::optional<FileDigest> model = path.ends_with(".onnx") ? digests.of(path, FileKind::Model) : std::nullopt;
+  if (!model)
     return false;
-  key.add(file->getBuffer());
-  sort(names);
-  names.erase(llvm::unique(names), names.end());
-  for (StringRef name : names) {
+  key.add(model->text);
+  for (const std::string &name : model->externalFiles) {
     SmallString<256> beside(sys::path::parent_path(path));
     sys::path::append(beside, name);
     key.add(name);
-    if (!key.addFile(beside))
+    if (!key.addFile(digests, beside))
       return false;
   }
   return true;
@@ -120,8 +84,9 @@ std::string keyOf(const Request &request) {
       job.folder)
     return "";
   Key key;
+  FileDigests digests(options.cacheDir);
   key.add(LLVM_VERSION_STRING);
-  if (!key.addFile("/proc/self/exe"))
+  if (!key.addFile(digests, "/proc/self/exe"))
     return "";
   addProcessor(key);
   for (const std::string &argument : request.arguments)
@@ -129,24 +94,78 @@ std::string keyOf(const Request &request) {
   if (!request.header.empty())
     key.add(sys::path::stem(request.output)); // names in the header begin with it
   if (job.entries.empty())
-    return addModel(key, job.input) ? key.text() : "";
+    return addModel(key, digests, job.input) ? key.text() : "";
   for (const auto &[name, path] : job.entries) {
     key.add(name);
-    if (!addModel(key, path))
+    if (!addModel(key, digests, path))
       return "";
   }
   return key.text();
 }
 
-std::error_code write(int descriptor, ArrayRef<StringRef> parts) {
-  raw_fd_ostream os(descriptor, /*shouldClose=*/true);
-  for (StringRef part : parts)
-    os << part;
+std::string lengthsOf(size_t messages, size_t library) {
+  std::string bytes(2 * kLengthBytes, '\0');
+  support::endian::write64le(bytes.data(), messages);
+  support::endian::write64le(bytes.data() + kLengthBytes, library);
+  return bytes;
+}
+
+/// The next `size` bytes of a file, or fewer where it ends.
+std::string readBytes(int file, size_t size) {
+  std::string bytes(size, '\0');
+  size_t filled = 0;
+  while (filled != size) {
+    Expected<size_t> count = sys::fs::readNativeFile(file, {bytes.data() + filled, size - filled});
+    if (!count)
+      consumeError(count.takeError());
+    if (!count || !*count)
+      break;
+    filled += *count;
+  }
+  bytes.resize(filled);
+  return bytes;
+}
+
+/// Copies `size` bytes in pieces that stay in a processor's cache, with their digest. False if the file is shorter.
+bool copy(int from, uint64_t size, raw_ostream &to, BLAKE3 &hasher) {
+  while (size) {
+    std::string piece = readBytes(from, std::min<uint64_t>(size, kPieceBytes));
+    if (piece.empty())
+      return false;
+    hasher.update(piece);
+    to << piece;
+    size -= piece.size();
+  }
+  return true;
+}
+
+/// Closes `os` and tells what went wrong since it was opened.
+std::error_code close(raw_fd_ostream &os) {
   os.close();
   std::error_code error = os.error();
   os.clear_error();
   return error;
 }
+
+/// A file that is closed where its scope ends.
+class OpenFile {
+public:
+  explicit OpenFile(const Twine &path) {
+    if (!sys::fs::is_regular_file(path) || sys::fs::openFileForRead(path, descriptor))
+      descriptor = -1;
+  }
+  ~OpenFile() {
+    if (descriptor >= 0)
+      ::close(descriptor);
+  }
+  OpenFile(const OpenFile &) = delete;
+  OpenFile &operator=(const OpenFile &) = delete;
+  int get() const { return descriptor; }
+  explicit operator bool() const { return descriptor >= 0; }
+
+private:
+  int descriptor = -1;
+};
 
 /// Removes the libraries used least recently until the others are within the limit.
 void shrink(StringRef folder) {
@@ -211,27 +230,35 @@ bool LibraryCache::load(StringRef output, WorkerResult &result) const {
     return false;
   SmallString<256> path(folder);
   sys::path::append(path, key + kSuffix);
-  std::unique_ptr<MemoryBuffer> file = read(path);
-  StringRef rest = file ? file->getBuffer() : "";
-  if (!rest.consume_front(kMagic) || rest.size() < kDigestBytes + kLengthBytes)
+  OpenFile entry(path);
+  if (!entry || readBytes(entry.get(), kMagic.size()) != kMagic)
     return false;
-  StringRef digest = rest.take_front(kDigestBytes);
-  rest = rest.drop_front(kDigestBytes);
-  if (bytesOf(digest) != ArrayRef<uint8_t>(BLAKE3::hash(bytesOf(rest))))
+  std::string lengths = readBytes(entry.get(), 2 * kLengthBytes);
+  sys::fs::file_status status;
+  if (lengths.size() != 2 * kLengthBytes || sys::fs::status(entry.get(), status))
     return false;
-  uint64_t length = support::endian::read64le(rest.data());
-  rest = rest.drop_front(kLengthBytes);
-  if (length > rest.size())
+  uint64_t said = support::endian::read64le(lengths.data());
+  uint64_t library = support::endian::read64le(lengths.data() + kLengthBytes);
+  uint64_t most = status.getSize();
+  if (said > most || library > most || kMagic.size() + lengths.size() + said + library + kDigestBytes != most)
     return false;
+  std::string messages = readBytes(entry.get(), said);
   int descriptor;
-  if (sys::fs::openFileForWrite(output, descriptor) || write(descriptor, rest.drop_front(length)) ||
-      !replay(rest.take_front(length), result)) {
+  if (sys::fs::openFileForWrite(output, descriptor))
+    return false;
+  raw_fd_ostream os(descriptor, /*shouldClose=*/true, /*unbuffered=*/true);
+  BLAKE3 hasher;
+  hasher.update(lengths);
+  hasher.update(messages);
+  bool isWhole = copy(entry.get(), library, os, hasher);
+  if (close(os) || !isWhole || readBytes(entry.get(), kDigestBytes) != toStringRef(hasher.final<kDigestBytes>()) ||
+      !replay(messages, result)) {
     sys::fs::remove(output);
     return false;
   }
-  if (int entry; !sys::fs::openFileForWrite(path, entry, sys::fs::CD_OpenExisting, sys::fs::OF_Append)) {
-    sys::fs::setLastAccessAndModificationTime(entry, std::chrono::system_clock::now());
-    ::close(entry);
+  if (int used; !sys::fs::openFileForWrite(path, used, sys::fs::CD_OpenExisting, sys::fs::OF_Append)) {
+    sys::fs::setLastAccessAndModificationTime(used, std::chrono::system_clock::now());
+    ::close(used);
   }
   return true;
 }
@@ -239,28 +266,28 @@ bool LibraryCache::load(StringRef output, WorkerResult &result) const {
 std::error_code LibraryCache::store(const Request &request, StringRef output, const WorkerResult &result) const {
   if (key.empty() || key != keyOf(request))
     return {};
-  std::unique_ptr<MemoryBuffer> library = read(output);
+  OpenFile library(output);
+  sys::fs::file_status status;
   SmallString<256> model(folder), temporary, path(folder);
   sys::path::append(model, ".new-%%%%%%%%%%%%");
   sys::path::append(path, key + kSuffix);
-  if (!library)
+  if (!library || sys::fs::status(library.get(), status))
     return {};
   int descriptor;
   if (std::error_code error = sys::fs::createUniqueFile(model, descriptor, temporary))
     return error;
-  std::string text = toJson(result);
-  char length[kLengthBytes];
-  support::endian::write64le(length, text.size());
+  std::string messages = toJson(result), lengths = lengthsOf(messages.size(), status.getSize());
+  raw_fd_ostream os(descriptor, /*shouldClose=*/true, /*unbuffered=*/true);
+  os << kMagic << lengths << messages;
   BLAKE3 hasher;
-  for (StringRef part : {StringRef(length, sizeof length), StringRef(text), library->getBuffer()})
-    hasher.update(part);
-  auto digest = hasher.final<kDigestBytes>();
-  StringRef head(reinterpret_cast<const char *>(digest.data()), digest.size());
-  std::error_code error =
-      write(descriptor, {kMagic, head, StringRef(length, sizeof length), text, library->getBuffer()});
-  if (!error)
+  hasher.update(lengths);
+  hasher.update(messages);
+  bool isWhole = copy(library.get(), status.getSize(), os, hasher);
+  os << toStringRef(hasher.final<kDigestBytes>());
+  std::error_code error = close(os);
+  if (!error && isWhole)
     error = sys::fs::rename(temporary, path);
-  if (error)
+  if (error || !isWhole)
     sys::fs::remove(temporary);
   shrink(folder);
   return error;
