@@ -1,53 +1,18 @@
 #include "frontends/onnx/Limits.h"
 #include "frontends/onnx/ops/Families.h"
-#include "frontends/onnx/ops/Formula.h"
 #include "frontends/onnx/ops/Loops.h"
-#include "frontends/onnx/ops/MatMul.h"
+#include "frontends/onnx/ops/Resizing.h"
 #include "frontends/onnx/ops/RuntimeAxes.h"
 #include "frontends/onnx/ops/Taps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
-#include <cmath>
 
-// Resize and Upsample. Nearest neighbours are gathered; the other modes are
-// separable, so each resized dimension is a product with a matrix of weights
-// [output, input], which costs little beside what a network does.
+// Resize and Upsample, one dimension after the other.
 
 using namespace mlir;
 
 namespace attn::onnx {
 namespace {
-
-enum class Place {
-  HalfPixel,
-  HalfPixelSymmetric,
-  PytorchHalfPixel,
-  AlignCorners,
-  Asymmetric,
-  Crop,
-  TfHalfPixelNearest
-};
-enum class Nearest { PreferFloor, PreferCeil, Floor, Ceil, Simple };
-
-/// One dimension that changes.
-struct Resized {
-  int64_t dim;
-  Num scale; // f64, output / input
-  Expr size; // of the output
-};
-
-struct Resizing {
-  std::string mode; // nearest, linear, cubic
-  Place place = Place::HalfPixel;
-  Nearest nearest = Nearest::PreferFloor;
-  double cubic = -0.75, extrapolation = 0;
-  bool excludeOutside = false, antialias = false;
-  std::vector<Resized> dims;
-  Value roi; // tensor, for Crop
-  DType roiType = DType::F32;
-  SmallVector<int64_t> axes; // that scales, sizes and roi are of
-};
 
 LogicalResult readModes(Node &n, Resizing &r) {
   r.mode = n.stringAttr("mode", "nearest");
@@ -196,156 +161,11 @@ LogicalResult readDims(Node &n, Resizing &r) {
   for (auto [axis, scale] : llvm::zip_equal(r.axes, *scales)) {
     FloatAttr constant;
     bool same = matchPattern(scale.value(), m_Constant(&constant)) && constant.getValueAsDouble() == 1;
-    r.dims.push_back({axis, scale, same ? x.shape[axis] : sizeFrom(n, floor(scale * sizeAsDouble(n, x.shape[axis])))});
+    // In f32, as ONNX's shape inference and ONNX Runtime have it: 18 / 7 of 7 is 18.
+    Num exact = convert(scale, DType::F32) * convert(sizeAsDouble(n, x.shape[axis]), DType::F32);
+    r.dims.push_back({axis, scale, same ? x.shape[axis] : sizeFrom(n, floor(exact))});
   }
   return success();
-}
-
-/// Where output `o` stands in the input, and (Crop) whether that is outside.
-Num sourceOf(const Resizing &r, size_t entry, const Num &o, const Num &input, const Num &output) {
-  const Num &scale = r.dims[entry].scale;
-  Num exact = scale * input;
-  switch (r.place) {
-  case Place::HalfPixel:
-    return (o + 0.5) / scale - 0.5;
-  case Place::TfHalfPixelNearest:
-    return (o + 0.5) / scale;
-  case Place::PytorchHalfPixel:
-    return select(exact == 1.0, o.constant(-0.5), (o + 0.5) / scale - 0.5);
-  case Place::HalfPixelSymmetric:
-    return 0.5 * input * (1.0 - output / exact) + (o + 0.5) / scale - 0.5;
-  case Place::AlignCorners:
-    return select(exact == 1.0, o.constant(0), o * (input - 1.0) / (exact - 1.0));
-  case Place::Asymmetric:
-    return o / scale;
-  case Place::Crop: {
-    OpBuilder &b = o.builder();
-    auto bound = [&](size_t at) {
-      Value index = arith::ConstantIndexOp::create(b, o.location(), at);
-      return convert(load(b, o.location(), r.roi, r.roiType, index), DType::F64);
-    };
-    size_t position = llvm::find(r.axes, r.dims[entry].dim) - r.axes.begin();
-    Num begin = bound(position), end = bound(position + r.axes.size()), range = (end - begin) * (input - 1.0);
-    return begin * (input - 1.0) + select(exact == 1.0, 0.5 * range, o * range / (exact - 1.0));
-  }
-  }
-  llvm_unreachable("a place");
-}
-
-Num nearestOf(Nearest how, const Num &x, const Num &scale) {
-  switch (how) {
-  case Nearest::PreferFloor:
-    return ceil(x - 0.5);
-  case Nearest::PreferCeil:
-    return floor(x + 0.5);
-  case Nearest::Floor:
-    return floor(x);
-  case Nearest::Ceil:
-    return ceil(x);
-  case Nearest::Simple:
-    return select(scale < 1.0, ceil(x), floor(x));
-  }
-  llvm_unreachable("a rounding");
-}
-
-Tensor gathered(Node &n, const Resizing &r, ArrayRef<Expr> shape) {
-  const Tensor &x = n.input(0);
-  Value source = n.value(x);
-  SmallVector<Value> inputs = sizeValues(n, x.shape), outputs = sizeValues(n, shape);
-  Num extrapolated = constantNum(n.builder(), n.loc(), x.dtype == DType::Bool ? DType::U8 : x.dtype, r.extrapolation);
-  Tensor y;
-  y.dtype = x.dtype;
-  y.shape.assign(shape.begin(), shape.end());
-  y.value = n.generate(x.dtype, shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
-    SmallVector<Value> from(at);
-    std::optional<Num> outside;
-    for (auto [entry, d] : llvm::enumerate(r.dims)) {
-      Num o = fromIndex(b, loc, DType::F64, at[d.dim]), length = fromIndex(b, loc, DType::I64, inputs[d.dim]);
-      Num input = convert(length, DType::F64);
-      Num place = sourceOf(r, entry, o, input, fromIndex(b, loc, DType::F64, outputs[d.dim]));
-      Num last = length - length.constant(1);
-      Num row = clampedInteger(nearestOf(r.nearest, place, d.scale), length.constant(0), last);
-      from[d.dim] = toIndex(maximum(row, row.constant(0)));
-      if (r.place != Place::Crop)
-        continue;
-      Num beyond = (place < 0.0) | (place > input - 1.0);
-      outside = outside ? *outside | beyond : beyond;
-    }
-    Num element = extrapolated.with(tensor::ExtractOp::create(b, loc, source, from));
-    return (outside ? select(*outside, extrapolated, element) : element).value();
-  });
-  return y;
-}
-
-/// The filter at a distance of `t` inputs.
-Num filterAt(const Resizing &r, const Num &t) {
-  Num x = abs(t);
-  if (r.mode == "linear")
-    return atLeast(1.0 - x, x.constant(0));
-  double a = r.cubic;
-  Num near = ((a + 2) * x - (a + 3)) * x * x + 1.0, far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
-  return select(x <= 1.0, near, select(x < 2.0, far, x.constant(0)));
-}
-
-/// Weights [output, input] of one dimension; taps outside of the input are
-/// the element at its end, or nothing.
-Tensor weightMatrix(Node &n, const Resizing &r, size_t entry, const Expr &input) {
-  const Resized &d = r.dims[entry];
-  Value inputs = n.symbols().materialize(n.builder(), n.loc(), input);
-  Value outputs = n.symbols().materialize(n.builder(), n.loc(), d.size);
-  Tensor w;
-  w.dtype = n.input(0).dtype == DType::F64 ? DType::F64 : DType::F32;
-  w.shape.append({d.size, input});
-  w.value = n.generate(w.dtype, w.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
-    Num length = fromIndex(b, loc, DType::F64, inputs), o = fromIndex(b, loc, DType::F64, at[0]);
-    Num place = sourceOf(r, entry, o, length, fromIndex(b, loc, DType::F64, outputs));
-    Num stretch = r.antialias ? atMost(d.scale, d.scale.constant(1)) : d.scale.constant(1);
-    Num reach = ceil((r.mode == "linear" ? 1.0 : 2.0) / stretch), first = floor(place) - reach;
-    Num here = fromIndex(b, loc, DType::F64, at[1]), zero = place.constant(0);
-    Value taps = toIndex(clampedInteger(2.0 * reach + 2.0, constantNum(b, loc, DType::I64, int64_t(0)),
-                                        constantNum(b, loc, DType::I64, int64_t(1) << 30)));
-    auto body = [&](OpBuilder &b, Location loc, ValueRange k, ValueRange carried) -> SmallVector<Value> {
-      Num all(b, loc, DType::F64, carried[0]), own(b, loc, DType::F64, carried[1]);
-      Num tap = first + fromIndex(b, loc, DType::F64, k[0]), weight = filterAt(r, (tap - place) * stretch);
-      Num end = atMost(atLeast(tap, zero), length - 1.0);
-      if (r.excludeOutside)
-        weight = select(end == tap, weight, zero);
-      return {(all + weight).value(), select(end == here, own + weight, own).value()};
-    };
-    SmallVector<Value> sums = sequential(b, loc, taps, {zero.value(), zero.value()}, body);
-    Num all(b, loc, DType::F64, sums[0]), own(b, loc, DType::F64, sums[1]);
-    return convert(own / all, w.dtype).value();
-  });
-  return w;
-}
-
-/// `x` times the weights along one dimension.
-FailureOr<Tensor> applied(Node &n, const Resizing &r, size_t entry, const Tensor &x) {
-  const Resized &d = r.dims[entry];
-  constexpr Label kNew = 100;
-  LabelledTensor left{x, {}}, weights{weightMatrix(n, r, entry, x.shape[d.dim]), {kNew, Label(d.dim)}};
-  SmallVector<Label> out;
-  for (int64_t k = 0; k < x.rank(); ++k) {
-    left.labels.push_back(k);
-    out.push_back(k == d.dim ? kNew : Label(k));
-  }
-  FailureOr<Tensor> y = contractLabels(n, x.dtype, left, weights, out);
-  if (failed(y) || r.place != Place::Crop)
-    return y;
-  Value inputs = n.symbols().materialize(n.builder(), n.loc(), x.shape[d.dim]);
-  Value outputs = n.symbols().materialize(n.builder(), n.loc(), d.size);
-  Tensor beyond;
-  beyond.dtype = DType::Bool;
-  beyond.shape.assign(x.rank(), Expr(1));
-  beyond.shape[d.dim] = d.size;
-  beyond.value = n.generate(DType::U8, beyond.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
-    Num length = fromIndex(b, loc, DType::F64, inputs);
-    Num place =
-        sourceOf(r, entry, fromIndex(b, loc, DType::F64, at[d.dim]), length, fromIndex(b, loc, DType::F64, outputs));
-    return convert((place < 0.0) | (place > length - 1.0), DType::U8).value();
-  });
-  return formula(n, y->dtype, {*y, beyond},
-                 [&](ArrayRef<Num> v) { return select(v[1], v[0].constant(r.extrapolation), v[0]); });
 }
 
 LogicalResult importResize(Node &n) {
@@ -374,17 +194,24 @@ LogicalResult importResize(Node &n) {
     if (failed(n.requireAtMost(1, x.shape[d.dim], "resizes a dimension of size {1}")))
       return failure();
   }
-  if (r.mode == "nearest") {
-    n.setOutput(0, gathered(n, r, shape));
-    return success();
-  }
-  FailureOr<Tensor> y = n.cast(x, x.dtype == DType::F64 ? DType::F64 : DType::F32);
-  for (size_t entry = r.dims.size(); entry-- > 0;) {
-    y = applied(n, r, entry, *y);
+  // First what shrinks, then along rows, so that as few elements as can be are read one by one.
+  auto shrinks = [&](const Resized &d) {
+    std::optional<int64_t> from = x.shape[d.dim].constant(), to = d.size.constant();
+    return from && to && *to < *from;
+  };
+  SmallVector<size_t> order;
+  for (bool first : {true, false})
+    for (size_t entry = r.dims.size(); entry-- > 0;)
+      if (shrinks(r.dims[entry]) == first)
+        order.push_back(entry);
+  bool isNearest = r.mode == "nearest";
+  FailureOr<Tensor> y = isNearest ? x : n.cast(x, x.dtype == DType::F64 ? DType::F64 : DType::F32);
+  for (size_t entry : order) {
+    y = resized(n, r, entry, *y);
     if (failed(y))
       return failure();
   }
-  n.setOutput(0, n.cast(*y, x.dtype));
+  n.setOutput(0, isNearest ? *y : n.cast(*y, x.dtype));
   return success();
 }
 
