@@ -254,6 +254,23 @@ Expr Symbols::make(Kind kind, ArrayRef<Expr> operands, std::optional<int64_t> lo
   return Expr::atom(it->second);
 }
 
+std::optional<Expr> Symbols::joinQuotients(const Expr &a, const Expr &b) {
+  const auto &terms = a.getTerms();
+  auto isAtom = [](const auto &term) { return term.first.size() == 1 && term.second == 1; };
+  auto inner = llvm::find_if(terms, isAtom);
+  if (inner == terms.end() || b.constant().value_or(0) < 1)
+    return std::nullopt;
+  unsigned id = inner->first.front();
+  std::optional<int64_t> added = (a - Expr::atom(id)).constant();
+  if (!added || storage->atoms[id].kind != Kind::FloorDiv)
+    return std::nullopt;
+  Expr dividend = storage->atoms[id].operands[0], divisor = storage->atoms[id].operands[1];
+  std::optional<int64_t> by =
+      divisor.constant().value_or(0) > 0 ? checkedMul(*divisor.constant(), *b.constant()) : std::nullopt;
+  Expr whole = dividend + divisor * Expr(*added);
+  return by && !whole.overflowed() ? std::optional(floorDiv(whole, Expr(*by))) : std::nullopt;
+}
+
 Expr Symbols::floorDiv(const Expr &x, const Expr &y) {
   Expr a = simplify(x), b = simplify(y);
   if (b.is(0) || a.overflowed() || b.overflowed())
@@ -270,6 +287,8 @@ Expr Symbols::floorDiv(const Expr &x, const Expr &y) {
   bool small = low && *low >= 0 && isLess(remainder, b) == true;
   if (small)
     return quotient;
+  if (std::optional<Expr> joined = joinQuotients(remainder, b))
+    return quotient + *joined;
   // Splitting is worth it where the divisor is a constant: (2n + 3) / 2 = n + 1.
   if (b.constant() && *b.constant() > 0)
     return quotient + make(Kind::FloorDiv, {remainder, b}, low ? std::optional(floorDivide(*low, *b.constant())) : low,
@@ -310,7 +329,8 @@ Expr Symbols::mod(const Expr &x, const Expr &y) {
   return make(Kind::Mod, {a, b}, divisor && *divisor >= 0 ? std::optional<int64_t>(0) : std::nullopt);
 }
 
-Expr Symbols::min(const Expr &a, const Expr &b) {
+Expr Symbols::min(const Expr &x, const Expr &y) {
+  Expr a = simplify(x), b = simplify(y);
   if (a.overflowed() || b.overflowed())
     return Expr::overflow();
   if (lowerBound(b - a).value_or(-1) >= 0)
@@ -318,7 +338,7 @@ Expr Symbols::min(const Expr &a, const Expr &b) {
   if (lowerBound(a - b).value_or(-1) >= 0)
     return b;
   for (const Expr *sum : {&a, &b}) {
-    // min(1, x + min(1, x)) = min(1, x), where x is at least 0.
+    // min(1, n + min(1, n)) = min(1, n), where n is at least 0.
     if (!(sum == &a ? b : a).is(1))
       continue;
     for (const auto &[monomial, coefficient] : sum->getTerms()) {
@@ -327,8 +347,8 @@ Expr Symbols::min(const Expr &a, const Expr &b) {
       const auto &atom = storage->atoms[monomial.front()];
       if (atom.kind != Kind::Min || !llvm::is_contained(atom.operands, Expr(1)))
         continue;
-      Expr x = atom.operands[atom.operands[0].is(1) ? 1 : 0], rest = *sum - monomialExpr(monomial, coefficient);
-      if (lowerBound(x).value_or(-1) >= 0 && lowerBound(rest - x).value_or(-1) >= 0)
+      Expr other = atom.operands[atom.operands[0].is(1) ? 1 : 0], rest = *sum - monomialExpr(monomial, coefficient);
+      if (lowerBound(other).value_or(-1) >= 0 && lowerBound(rest - other).value_or(-1) >= 0)
         return min(rest, 1);
     }
   }
@@ -339,7 +359,8 @@ Expr Symbols::min(const Expr &a, const Expr &b) {
               ua && ub ? std::optional(std::min(*ua, *ub)) : (ua ? ua : ub));
 }
 
-Expr Symbols::max(const Expr &a, const Expr &b) {
+Expr Symbols::max(const Expr &x, const Expr &y) {
+  Expr a = simplify(x), b = simplify(y);
   if (a.overflowed() || b.overflowed())
     return Expr::overflow();
   if (lowerBound(b - a).value_or(-1) >= 0)

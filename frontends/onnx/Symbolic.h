@@ -160,6 +160,9 @@ private:
 
   Expr make(Kind kind, llvm::ArrayRef<Expr> operands, std::optional<int64_t> lower = std::nullopt,
             std::optional<int64_t> upper = std::nullopt);
+  /// floor((floor(x / m) + c) / n) = floor((x + c * m) / (m * n)), as sizes of strided windows follow each other; nullopt
+  /// where `a` is no such quotient or `b` no number above 0.
+  std::optional<Expr> joinQuotients(const Expr &a, const Expr &b);
   /// Makes `other` stand for the atom from here on.
   void replaceAtom(unsigned id, const Expr &other);
   std::optional<int64_t> intervalLower(const Expr &a) const;

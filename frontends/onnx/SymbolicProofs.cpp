@@ -155,7 +155,8 @@ bool Symbols::isCapped(const Expr &a, const Expr &b) const {
   if (atom.kind != Kind::Min)
     return false;
   const Expr &x = atom.operands[0], &y = atom.operands[1];
-  return (x == b && lowerBound(y).value_or(0) >= 2) || (y == b && lowerBound(x).value_or(0) >= 2);
+  Expr other = simplify(b);
+  return (x == other && lowerBound(y).value_or(0) >= 2) || (y == other && lowerBound(x).value_or(0) >= 2);
 }
 
 void Symbols::replaceAtom(unsigned id, const Expr &other) {
@@ -212,16 +213,23 @@ void Symbols::assumeNotNegative(const Expr &a) {
   if (!least || (lower && *lower >= *least))
     return;
   lower = least;
-  // Quotients follow, the oldest first. What is not negative is rounded down where it was rounded to zero.
+  // What was made of it follows, the oldest first: a quotient that is not negative is rounded down where it was rounded
+  // to zero, and the lesser of two may be known now.
   for (unsigned id = 0; id != storage->atoms.size(); ++id) {
     Kind kind = storage->atoms[id].kind;
-    if ((kind != Kind::FloorDiv && kind != Kind::TruncDiv) || storage->replacements.count(id))
+    if (!llvm::is_contained({Kind::FloorDiv, Kind::TruncDiv, Kind::Min, Kind::Max}, kind) ||
+        storage->replacements.count(id))
       continue;
-    Expr dividend = storage->atoms[id].operands[0], divisor = storage->atoms[id].operands[1];
-    std::optional<int64_t> low = lowerBound(dividend), by = divisor.constant();
-    if (kind == Kind::TruncDiv && low.value_or(-1) >= 0 && lowerBound(divisor).value_or(0) >= 1)
-      replaceAtom(id, floorDiv(dividend, divisor));
-    else if (kind == Kind::FloorDiv && low && by && *by > 0)
+    Expr x = simplify(storage->atoms[id].operands[0]), y = simplify(storage->atoms[id].operands[1]);
+    Expr again = simplify(kind == Kind::Min        ? min(x, y)
+                          : kind == Kind::Max      ? max(x, y)
+                          : kind == Kind::FloorDiv ? floorDiv(x, y)
+                                                   : truncDiv(x, y));
+    auto mentions = [&](const auto &term) { return llvm::is_contained(term.first, id); };
+    if (!again.overflowed() && !llvm::any_of(again.getTerms(), mentions))
+      replaceAtom(id, again);
+    std::optional<int64_t> low = lowerBound(x), by = y.constant();
+    if (kind == Kind::FloorDiv && low && by && *by > 0)
       storage->atoms[id].lower = std::max(storage->atoms[id].lower.value_or(INT64_MIN), floorDivide(*low, *by));
   }
 }

@@ -44,6 +44,24 @@ TEST_F(SymbolicTest, SplitsDivisionByConstants) {
   EXPECT_EQ(symbols.mod(seq, Expr(2)), symbols.mod(seq + Expr(2), Expr(2)));
 }
 
+// Sizes of one strided window behind another.
+TEST_F(SymbolicTest, JoinsQuotients) {
+  auto halved = [&](const Expr &a) { return symbols.floorDiv(a - Expr(1), Expr(2)) + Expr(1); };
+  EXPECT_EQ(halved(halved(halved(seq))), symbols.floorDiv(seq + Expr(7), Expr(8)));
+  Expr thirds = symbols.floorDiv(seq - Expr(5), Expr(3)) - Expr(4);
+  EXPECT_EQ(symbols.floorDiv(thirds, Expr(4)), symbols.floorDiv(seq - Expr(17), Expr(12)));
+  for (int64_t n = -40; n != 40; ++n) // of the constants, whose quotients do not depend on the rule
+    EXPECT_EQ(symbols.floorDiv(symbols.floorDiv(Expr(n - 5), Expr(3)) - Expr(4), Expr(4)),
+              symbols.floorDiv(Expr(n - 17), Expr(12)));
+  // Near misses: twice the quotient, a size beside it, and divisors below 0, that are no numbers or too large.
+  EXPECT_NE(symbols.floorDiv(Expr(2) * thirds, Expr(5)), symbols.floorDiv(Expr(2) * (seq - Expr(17)), Expr(15)));
+  EXPECT_EQ(text(symbols.floorDiv(symbols.floorDiv(seq, Expr(3)) + batch, Expr(5))),
+            "floordiv(batch + floordiv(seq, 3), 5)");
+  EXPECT_EQ(text(symbols.floorDiv(symbols.floorDiv(seq, Expr(-3)), Expr(5))), "floordiv(floordiv(seq, -3), 5)");
+  EXPECT_EQ(text(symbols.floorDiv(symbols.floorDiv(seq, batch), Expr(5))), "floordiv(floordiv(seq, batch), 5)");
+  EXPECT_FALSE(symbols.floorDiv(symbols.floorDiv(seq, Expr(INT64_MAX / 2)), Expr(5)).overflowed());
+}
+
 TEST_F(SymbolicTest, CancelsFactorsOfQuotients) {
   Expr chunks = symbols.floorDiv(seq + Expr(5), Expr(64));
   EXPECT_EQ(symbols.floorDiv(batch * (seq + Expr(5)) * Expr(32), batch * Expr(2048)), chunks);
@@ -150,14 +168,18 @@ TEST_F(SymbolicTest, AssumptionsChain) {
 
 // Lengths of frames, as encoders of speech compute them beside their convolutions.
 TEST_F(SymbolicTest, AssumptionsRaiseBounds) {
-  Expr span = seq - Expr(10), before = symbols.truncDiv(span, Expr(5));
-  EXPECT_EQ(symbols.isEqual(before, symbols.floorDiv(span, Expr(5))), std::nullopt);
+  Expr span = seq - Expr(10), before = symbols.truncDiv(span, Expr(5)) + Expr(1);
+  Expr last = symbols.min(before, symbols.max(Expr(0), before - Expr(1)));
+  EXPECT_EQ(symbols.isEqual(before - last, Expr(1)), std::nullopt);
+  EXPECT_EQ(symbols.isEqual(before, symbols.floorDiv(span, Expr(5)) + Expr(1)), std::nullopt);
   symbols.assumeNotNegative(span);
   EXPECT_EQ(symbols.lowerBound(seq), 10);
-  EXPECT_EQ(symbols.isEqual(before, symbols.floorDiv(span, Expr(5))), true);
+  EXPECT_EQ(symbols.isEqual(before, symbols.floorDiv(span, Expr(5)) + Expr(1)), true);
   Expr frames = symbols.floorDiv(span, Expr(5)) + Expr(1);
   EXPECT_EQ(symbols.truncDiv(frames, Expr(2)), symbols.floorDiv(frames, Expr(2)));
   EXPECT_EQ(symbols.isEqual(seq, Expr(1)), false);
+  // A slice from the last frame on, whose start was written before that was known.
+  EXPECT_EQ(symbols.isEqual(before - last, Expr(1)), true);
   // Less than is known, or of the other sign, says nothing; what holds for a multiple holds for its size.
   symbols.assumeNotNegative(seq - Expr(3));
   symbols.assumeNotNegative(Expr(90) - seq);
