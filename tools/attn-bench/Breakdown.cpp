@@ -142,6 +142,12 @@ void Breakdown::print(raw_ostream &os, double peak) const {
       os << " (" << elide(region.nodes, 64) << ")";
     os << '\n';
   }
+  bool hasOthers =
+      any_of(best.marks, [&](const auto &mark) { return regions[static_cast<size_t>(mark.region)].name != "start"; });
+  if (regions.size() > 1 && !hasOthers)
+    os << "  The run has no other regions: of two sizes with different names one is 1 in it, and it took the code for "
+          "that,\n"
+          "  whose regions are not marked. Other sizes show them, or --dim=NAME:1 does as the model is compiled.\n";
 }
 
 json::Object Breakdown::toJson(double peak) const {
