@@ -113,7 +113,11 @@ public:
     if (problem.isNarrow())
       narrow.emplace(bValues, k, n, spec);
     makeExtras();
-    arguments = {&a, narrow ? &narrow->panels : &*b};
+    if (problem.gathersRows)
+      gatherRows();
+    arguments = {problem.gathersRows ? &*rowsAt : &a, narrow ? &narrow->panels : &*b};
+    if (problem.gathersRows)
+      arguments.insert(arguments.end(), {&*depthAt, &*source});
     if (problem.storage == PanelStorage::I8)
       arguments.push_back(&narrow->scales);
     firstExtra = arguments.size();
@@ -142,6 +146,24 @@ private:
   static const Epilogue &identity() {
     static const Epilogue none{"", {}, [](double sum, double, double) { return sum; }};
     return none;
+  }
+
+  /// A as windows of one vector: each has steps of 1 and of 11, and begins 3 elements behind the one before.
+  void gatherRows() {
+    auto rowAt = [](int64_t i) { return 3 * i; };
+    auto depthOf = [](int64_t l) { return l / 5 * 11 + l % 5; };
+    int64_t length = m && k ? rowAt(m - 1) + depthOf(k - 1) + 1 : 0;
+    source.emplace(std::vector<int64_t>{length}, randomFloats(length, 3));
+    std::vector<int64_t> rowPlaces(m), depths(k);
+    for (int64_t i = 0; i < m; ++i)
+      rowPlaces[i] = rowAt(i);
+    for (int64_t l = 0; l < k; ++l)
+      depths[l] = depthOf(l);
+    rowsAt.emplace(std::vector<int64_t>{m}, rowPlaces);
+    depthAt.emplace(std::vector<int64_t>{k}, depths);
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t l = 0; l < k; ++l)
+        aValues[i * k + l] = (*source)[rowAt(i) + depthOf(l)];
   }
 
   void makeExtras() {
@@ -224,6 +246,7 @@ private:
   Buffer a, c;
   std::optional<Buffer> b, next; ///< next is too small for what is asked for: a prefetch never faults
   std::optional<Buffer> parts;   ///< of A, which the kernel writes
+  std::optional<Buffer> rowsAt, depthAt, source;
   std::optional<NarrowPanels> narrow;
   std::vector<Buffer> extras;
   std::vector<const Buffer *> arguments;

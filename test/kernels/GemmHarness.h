@@ -60,6 +60,8 @@ struct Problem {
   std::vector<int64_t> next = {};
   /// The kernel is for any k and n.
   bool isOpen = false;
+  /// Rows are windows of one vector, which overlap.
+  bool gathersRows = false;
 
   GemmSpec spec(TargetAttr target, int64_t rows) const {
     GemmSpec spec = GemmSpec::forTarget(target, rows, isOpen ? mlir::ShapedType::kDynamic : k,
@@ -67,6 +69,7 @@ struct Problem {
     spec.storage = storage;
     spec.group = group;
     spec.prefetchesNext = !next.empty();
+    spec.gathersRows = gathersRows;
     spec.sharePanels();
     spec.hasHalfTiles = spec.mayHaveHalfTiles(target);
     return spec;

@@ -40,6 +40,22 @@ TEST_P(GemmTest, StaticRows) {
     check({17, 100, m}, {m});
 }
 
+TEST_P(GemmTest, RowsGatheredAtEveryTail) {
+  for (int64_t k : {1, 5, 17, 384})
+    for (int64_t n : {1, 16, 48, 100}) {
+      Problem problem{k, n};
+      problem.gathersRows = true;
+      check(problem, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 50});
+      problem.next = {3, 5, 48};
+      check(problem, {9, 50});
+    }
+  for (int64_t m : {0, 1, 7, 8, 9, 50}) {
+    Problem problem{17, 100, m};
+    problem.gathersRows = true;
+    check(problem, {m});
+  }
+}
+
 TEST_P(GemmTest, NextPanelsOfAnyShape) {
   std::vector<int64_t> shapes[] = {{1, 1, 48}, {3, 5, 48}, {16, 1, 8}, {0, 7, 48}};
   for (const std::vector<int64_t> &shape : shapes) {

@@ -52,13 +52,18 @@ GemmEmitter::GemmEmitter(KernelFunction &f, const GemmSpec &spec)
 }
 
 void GemmEmitter::takeArguments(KernelFunction &f) {
-  a = f.buffer({spec.m, spec.k}, spec.hasNarrowRows ? panelType : f32);
+  a = spec.gathersRows ? f.buffer({spec.m}, k.b.getI64Type())
+                       : f.buffer({spec.m, spec.k}, spec.hasNarrowRows ? panelType : f32);
   panels = f.buffer(spec.panelShape(), panelType);
   if (spec.storage == PanelStorage::I8)
     scales = f.buffer(spec.scaleShape(), f32);
   rowParts.push_back(a);
   for (int64_t part = 1; part < spec.parts; ++part)
     rowParts.push_back(f.buffer(a.memref()));
+  if (spec.gathersRows) {
+    depthAt = f.buffer({spec.k}, k.b.getI64Type());
+    source = f.buffer({ShapedType::kDynamic}, f32);
+  }
   result.takeOperands(f, spec.m);
   if (spec.prefetchesNext)
     next = f.buffer(SmallVector<int64_t>(3, ShapedType::kDynamic), panelType);
@@ -81,7 +86,7 @@ void GemmEmitter::emitPieces(const Index &tasks) {
 void GemmEmitter::emit() {
   prefetched = flatPanels = panels.flat();
   Index tasks = countTasks(a, panels, c);
-  depth = a.dim(1);
+  depth = spec.gathersRows ? k.index(spec.k) : a.dim(1);
   steps = spec.rowsPerStep() == 1 ? depth : k.index(llvm::divideCeil(spec.k, 2));
   panelElements = panels.dim(1) * rowElements;
   // Elements that the prefetch pointer moves a step, so that the blocks of one
@@ -168,6 +173,9 @@ void GemmEmitter::emitTile(int64_t height) {
 
 /// The sums of `height` rows and one panel: height * vectors of them.
 GemmEmitter::Vecs GemmEmitter::emitSums(int64_t height) {
+  rowsAt.clear();
+  for (int64_t r = 0; spec.gathersRows && r < height; ++r)
+    rowsAt.push_back(toIndex(a(row + r)));
   Sums carried(Vecs(height * vectors, k.splat(k.f32(0), spec.lanes)), prefetchAt);
   bool hasScales = spec.storage == PanelStorage::I8, isScaledLast = hasScales && spec.group >= spec.k;
   if (hasScales && !isScaledLast) {
@@ -224,8 +232,9 @@ void GemmEmitter::addStep(int64_t height, const Index &step, int64_t numRows, co
     return addPairs(height, step, sums);
   for (int64_t i = 0; i < numRows; ++i) {
     Index place = rowsPerStep() == 1 ? step : step * 2 + i;
+    Index gathered = spec.gathersRows ? toIndex(depthAt(place)) : place;
     for (int64_t r = 0; r < height; ++r) {
-      Vec left = k.splat(a(row + r, place), spec.lanes);
+      Vec left = k.splat(spec.gathersRows ? source(rowsAt[r] + gathered) : a(row + r, place), spec.lanes);
       for (int64_t v = 0; v < vectors; ++v) {
         Vec &sum = sums[r * vectors + v];
         sum = spec.hasFma ? fma(left, loaded[i][v], sum) : sum + left * loaded[i][v];

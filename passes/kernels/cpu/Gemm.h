@@ -49,6 +49,8 @@ struct GemmSpec : EpilogueSpec, PanelCut {
   static constexpr int64_t kPartedRows = 32; ///< of a block of parts
 
   bool hasFma = false; ///< fused multiply-add is one instruction
+  /// A is never stored: A[m,k] is source[rowsAt[m] + depthAt[k]], as the windows of a convolution overlap. F32 only.
+  bool gathersRows = false;
 
   /// A further operand holds the panels of the product that runs next: with its
   /// last panel, each thread asks for the first one that it will need there.
@@ -97,11 +99,13 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason = nullptr);
 
 /// Emits the kernel `spec.symbol()` at the builder's insertion point. Arguments:
 ///
-///   A         memref<MxKxf32>, or bf16 with hasNarrowRows: the first of its parts
+///   A         memref<MxKxf32>, or bf16 with hasNarrowRows: the first of its parts; with gathersRows rowsAt,
+///             memref<Mxi64>
 ///   B         memref<PxKxWxf32>, P = ceil(N / W) panels, zeros beyond N; those of
 ///             a batch one after the other; of f16, or as #attn.narrow_panels
 ///   scales    I8 only: memref<PxGxWxf32>, as #attn.panel_scales
 ///   parts     the other parts of A, memref<MxKxbf16> each
+///   gathered  with gathersRows: depthAt, memref<Kxi64>, and source, memref<?xf32>
 ///   operands  see EpilogueOperand, in the order of spec.operands
 ///   next      with prefetchesNext: memref<?x?x?xf32>, panels of the next product
 ///             in this one's type; none of it is read

@@ -59,12 +59,14 @@ private:
 
   Buffer a, panels, flatPanels, scales, next, c, scratch;
   Buffer partedRows;                  // with hasHalfTiles
+  Buffer depthAt, source;             // with gathersRows, where `a` has the places of rows
   llvm::SmallVector<Buffer> rowParts; // A's, of which `a` is the first
   PanelResult result;
   Index depth, steps, panelElements;
   // With prefetchesNext: of the next product, and how tasks are cut into pieces.
   Buffer flatNext;
   Index nextPanels, nextElements, pieces, pieceSize, longPieces;
+  llvm::SmallVector<Index> rowsAt; ///< with gathersRows: of the tile at hand
   // Of the task at hand.
   Index prefetchStep, prefetchAt;
   Buffer prefetched;

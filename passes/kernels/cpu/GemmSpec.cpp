@@ -83,6 +83,8 @@ std::string GemmSpec::symbol() const {
     name += "_i8g" + std::to_string(group);
   if (hasTiles)
     name += "_amx" + std::to_string(tileGroups);
+  if (gathersRows)
+    name += "_gather";
   if (hasNarrowResult)
     name += "_to16";
   if (prefetchesNext)
@@ -117,6 +119,8 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason) {
     return fail(reason, "blocks of rows share panels of f16, or of bf16 by rows of f32");
   if (spec.hasHalfTiles && (!spec.sharesPanels || spec.storage != PanelStorage::F16 || spec.lanes != 16))
     return fail(reason, "tiles of parts need panels of f16 that rows share, and 16 lanes");
+  if (spec.gathersRows && (spec.storage != PanelStorage::F32 || spec.isBatched || ShapedType::isDynamic(spec.k)))
+    return fail(reason, "rows are gathered for panels of f32 whose depth is fixed, and no batch");
   if (spec.storage == PanelStorage::I8 && spec.group < 1)
     return fail(reason, "a group of " + Twine(spec.group) + " rows is empty");
   if (spec.lanes < 1 || spec.tileRows < 1 || spec.tileVectors < 1)

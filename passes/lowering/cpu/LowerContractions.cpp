@@ -8,6 +8,7 @@
 #include "passes/lowering/choose/ContractionMatch.h"
 #include "passes/lowering/choose/Epilogue.h"
 #include "passes/lowering/choose/KernelCall.h"
+#include "passes/lowering/cpu/GatheredRows.h"
 #include "passes/lowering/cpu/NarrowValues.h"
 #include "passes/lowering/cpu/PackedWeights.h"
 #include "passes/lowering/cpu/RowProduct.h"
@@ -269,6 +270,7 @@ GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::opti
   } else {
     spec.fitColumns(target);
   }
+  spec.gathersRows = spec.storage == PanelStorage::F32 && !narrowsRows && GatheredRows::find(match, spec.k).has_value();
   if (epilogue)
     static_cast<EpilogueSpec &>(spec) = epilogue->getSpec();
   return spec;
@@ -341,8 +343,13 @@ SmallVector<Value> ContractionLowering::makeInputs(const Contraction &match, con
   SmallVector<Value> activations = {match.activation};
   if (spec.hasNarrowRows)
     activations = getParts(match.activation, loc);
-  for (Value &part : activations)
-    part = toMatrix(rewriter, loc, arrange(part, match.activationMap, concat(match.rows, match.sums), loc), numRows);
+  if (spec.gathersRows) {
+    GatheredRows::Operands gathered = GatheredRows::find(match, spec.k)->emit(rewriter, loc);
+    activations = {gathered.rowsAt, gathered.depthAt, gathered.source};
+  } else {
+    for (Value &part : activations)
+      part = toMatrix(rewriter, loc, arrange(part, match.activationMap, concat(match.rows, match.sums), loc), numRows);
+  }
   SmallVector<Value> inputs = {activations.front()};
   if (match.global)
     llvm::append_range(inputs, panels.get(rewriter, match, spec, loc));

@@ -1,0 +1,141 @@
+#include "passes/lowering/cpu/GatheredRows.h"
+#include "passes/lowering/choose/Epilogue.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace attn {
+namespace {
+
+/// Adds to `factors` how often each loop is in `expr`; false where that is not linear.
+bool addFactors(AffineExpr expr, int64_t times, MutableArrayRef<int64_t> factors, int64_t &constant) {
+  if (auto dim = dyn_cast<AffineDimExpr>(expr))
+    factors[dim.getPosition()] += times;
+  else if (auto number = dyn_cast<AffineConstantExpr>(expr))
+    constant += times * number.getValue();
+  else if (auto binary = dyn_cast<AffineBinaryOpExpr>(expr); binary && expr.getKind() == AffineExprKind::Add)
+    return addFactors(binary.getLHS(), times, factors, constant) &&
+           addFactors(binary.getRHS(), times, factors, constant);
+  else if (auto by = binary ? dyn_cast<AffineConstantExpr>(binary.getRHS()) : AffineConstantExpr();
+           by && expr.getKind() == AffineExprKind::Mul)
+    return addFactors(binary.getLHS(), times * by.getValue(), factors, constant);
+  else
+    return false;
+  return true;
+}
+
+/// How often each loop is in each dimension of what `copy` reads.
+std::optional<SmallVector<SmallVector<int64_t>>> factorsOf(linalg::GenericOp copy) {
+  SmallVector<SmallVector<int64_t>> all;
+  for (AffineExpr expr : copy.getMatchingIndexingMap(copy.getDpsInputOperand(0)).getResults()) {
+    SmallVector<int64_t> factors(copy.getNumLoops(), 0);
+    int64_t constant = 0;
+    if (!addFactors(expr, 1, factors, constant) || constant != 0)
+      return std::nullopt;
+    all.push_back(std::move(factors));
+  }
+  return all;
+}
+
+/// Whether `copy` yields its one input, in the order of its loops.
+bool isCopy(linalg::GenericOp copy) {
+  return copy.getNumDpsInputs() == 1 && copy.getNumDpsInits() == 1 &&
+         copy.getNumParallelLoops() == copy.getNumLoops() &&
+         copy.getMatchingIndexingMap(copy.getDpsInitOperand(0)).isIdentity() &&
+         copy.getBody()->getTerminator()->getOperand(0) == copy.getBody()->getArgument(0);
+}
+
+/// Whether windows have more elements in some dimension than the steps from one to the next.
+bool overlap(linalg::GenericOp copy, unsigned numRowLoops, ArrayRef<SmallVector<int64_t>> factors) {
+  SmallVector<int64_t> ranges = copy.getStaticLoopRanges();
+  int64_t elements = 1, steps = 1;
+  for (const SmallVector<int64_t> &dim : factors) {
+    auto isUsed = [](int64_t factor) { return factor != 0; };
+    if (!llvm::any_of(ArrayRef(dim).take_front(numRowLoops), isUsed))
+      continue;
+    for (auto [n, factor] : llvm::enumerate(dim))
+      if (factor && n < numRowLoops)
+        steps *= factor;
+      else if (factor)
+        elements *= ranges[n];
+  }
+  return elements > steps;
+}
+
+} // namespace
+
+std::optional<GatheredRows> GatheredRows::find(const Contraction &match, int64_t depth) {
+  if (match.numBatch || getDims(match.activationMap) != concat(match.rows, match.sums))
+    return std::nullopt;
+  Value value = match.activation;
+  unsigned numRowLoops = match.rows.size();
+  if (auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>()) {
+    if (!collapse->hasOneUse())
+      return std::nullopt;
+    numRowLoops = 0;
+    for (const ReassociationIndices &group : ArrayRef(collapse.getReassociationIndices()).take_front(match.rows.size()))
+      numRowLoops += group.size();
+    value = collapse.getSrc();
+  }
+  auto copy = value.getDefiningOp<linalg::GenericOp>();
+  if (!copy || !copy->hasOneUse() || !isCopy(copy) || !getElementTypeOrSelf(copy.getInputs()[0].getType()).isF32() ||
+      !copy.getDpsInits()[0].getDefiningOp<tensor::EmptyOp>())
+    return std::nullopt;
+  SmallVector<int64_t> ranges = copy.getStaticLoopRanges();
+  int64_t product = 1;
+  for (int64_t range : ArrayRef(ranges).drop_front(numRowLoops))
+    product = ShapedType::isDynamic(range) ? ShapedType::kDynamic : product * range;
+  std::optional<SmallVector<SmallVector<int64_t>>> factors = factorsOf(copy);
+  if (product != depth || !factors || !overlap(copy, numRowLoops, *factors))
+    return std::nullopt;
+  return GatheredRows{copy, numRowLoops};
+}
+
+GatheredRows::Operands GatheredRows::emit(OpBuilder &b, Location loc) {
+  Value source = copy.getInputs()[0];
+  auto type = cast<RankedTensorType>(source.getType());
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, source);
+  SmallVector<SmallVector<int64_t>> factors = *factorsOf(copy);
+  SmallVector<OpFoldResult> ranges = copy.getDpsInits()[0].getDefiningOp<tensor::EmptyOp>().getMixedSizes();
+  // How far a step of each loop leads.
+  SmallVector<Value> steps;
+  for (unsigned loop = 0; loop != copy.getNumLoops(); ++loop) {
+    Value step = arith::ConstantIndexOp::create(b, loc, 0);
+    for (int64_t dim = 0; dim != type.getRank(); ++dim)
+      if (int64_t factor = factors[dim][loop]) {
+        Value stride =
+            getValueOrCreateConstantIndexOp(b, loc, multiplySizes(b, loc, ArrayRef(sizes).drop_front(dim + 1)));
+        Value times = arith::ConstantIndexOp::create(b, loc, factor);
+        step = b.createOrFold<arith::AddIOp>(loc, step, b.createOrFold<arith::MulIOp>(loc, stride, times));
+      }
+    steps.push_back(step);
+  }
+  auto places = [&](unsigned first, unsigned end) -> Value {
+    ArrayRef<OpFoldResult> within = ArrayRef(ranges).slice(first, end - first);
+    SmallVector<utils::IteratorType> parallel(within.size(), utils::IteratorType::parallel);
+    Value empty = tensor::EmptyOp::create(b, loc, within, b.getI64Type());
+    auto body = [&](OpBuilder &b, Location loc, ValueRange) {
+      Value place = arith::ConstantIndexOp::create(b, loc, 0);
+      for (unsigned loop = first; loop != end; ++loop) {
+        Value at = linalg::IndexOp::create(b, loc, loop - first);
+        place = b.createOrFold<arith::AddIOp>(loc, place, b.createOrFold<arith::MulIOp>(loc, at, steps[loop]));
+      }
+      linalg::YieldOp::create(b, loc, arith::IndexCastOp::create(b, loc, b.getI64Type(), place).getResult());
+    };
+    Value all = linalg::GenericOp::create(b, loc, empty.getType(), ValueRange(), empty,
+                                          b.getMultiDimIdentityMap(within.size()), parallel, body)
+                    ->getResult(0);
+    ReassociationIndices whole = llvm::to_vector(llvm::seq<int64_t>(0, within.size()));
+    return within.size() == 1 ? all : tensor::CollapseShapeOp::create(b, loc, all, ArrayRef{whole}).getResult();
+  };
+  ReassociationIndices whole = llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()));
+  if (type.getRank() > 1)
+    source = tensor::CollapseShapeOp::create(b, loc, source, ArrayRef{whole});
+  return {places(0, numRowLoops), places(numRowLoops, copy.getNumLoops()), source};
+}
+
+} // namespace attn
