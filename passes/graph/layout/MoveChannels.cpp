@@ -155,11 +155,12 @@ public:
         }
       }
       bool isReadFirst = false;
-      for (Operation *user : op->getUsers()) {
+      for (OpOperand &use : op->getUses()) {
+        Operation *user = use.getOwner();
         if (movesChannelsLast(user) || joinsAndMoves(user))
           gain += seen.insert(user).second ? sizeOf(op->getResult(0)) : 0;
         else
-          isReadFirst |= !members.contains(user) && !readsInAnyOrder(user);
+          isReadFirst |= !members.contains(user) && !readsInAnyOrder(use);
       }
       gain -= isReadFirst ? sizeOf(op->getResult(0)) : 0;
     }
@@ -185,10 +186,10 @@ private:
     return std::min<int64_t>(size, int64_t(1) << 40);
   }
 
-  /// Sums over channels or places: its result is no [N, C, spatial...].
-  bool readsInAnyOrder(Operation *user) {
-    auto generic = dyn_cast<linalg::GenericOp>(user);
-    return generic && generic.hasPureTensorSemantics() && !mayMove(user);
+  /// Sums over channels or places: its result is no [N, C, spatial...]. What it starts from has the result's order.
+  static bool readsInAnyOrder(OpOperand &use) {
+    auto generic = dyn_cast<linalg::GenericOp>(use.getOwner());
+    return generic && generic.hasPureTensorSemantics() && !generic.isDpsInit(&use) && !mayMove(generic);
   }
 
   /// `value` with its channels last where that costs nothing.
@@ -209,11 +210,14 @@ private:
 
   Value moveOne(IRRewriter &rewriter, Operation *op) {
     auto type = withChannelsLast(cast<RankedTensorType>(op->getResult(0).getType()));
-    if (auto pad = dyn_cast<tensor::PadOp>(op))
+    if (auto pad = dyn_cast<tensor::PadOp>(op)) {
+      Value padding = pad.getConstantPaddingValue();
+      if (pad.getRegion().isAncestor(padding.getParentRegion())) // of the body, which is erased
+        padding = rewriter.clone(*padding.getDefiningOp())->getResult(0);
       return tensor::PadOp::create(rewriter, op->getLoc(), type, findOrMake(rewriter, pad.getSource()),
                                    withChannelsLast<OpFoldResult>(pad.getMixedLowPad()),
-                                   withChannelsLast<OpFoldResult>(pad.getMixedHighPad()), pad.getConstantPaddingValue(),
-                                   pad.getNofold());
+                                   withChannelsLast<OpFoldResult>(pad.getMixedHighPad()), padding, pad.getNofold());
+    }
     if (auto concat = dyn_cast<tensor::ConcatOp>(op)) {
       SmallVector<Value> parts;
       for (Value part : concat.getInputs())
@@ -266,7 +270,7 @@ private:
         for (Operation *transpose : llvm::make_early_inc_range(join->getUsers()))
           rewriter.replaceOp(transpose, joined);
         rewriter.eraseOp(join);
-      } else if (auto generic = dyn_cast<linalg::GenericOp>(user); generic && readsInAnyOrder(user)) {
+      } else if (auto generic = dyn_cast<linalg::GenericOp>(user); generic && readsInAnyOrder(use)) {
         SmallVector<AffineMap> maps = generic.getIndexingMapsArray();
         maps[use.getOperandNumber()] = withChannelsLast(maps[use.getOperandNumber()]);
         rewriter.modifyOpInPlace(user, [&] {

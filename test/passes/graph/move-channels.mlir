@@ -148,3 +148,55 @@ func.func @others(%x: tensor<2x5x7x8xf32>, %u: tensor<2x5x8x7xf32>) -> (tensor<2
   %j = tensor.collapse_shape %y [[0, 1], [2], [3]] : tensor<2x5x8x7xf32> into tensor<10x8x7xf32>
   return %z, %j : tensor<2x5x7x8xf32>, tensor<10x8x7xf32>
 }
+
+// -----
+
+// A constant in the body of a pad.
+// CHECK-LABEL: func.func @body
+// CHECK-SAME: (%[[X:.+]]: tensor<1x4x4x8xf32>)
+// CHECK: %[[ONE:.+]] = arith.constant 1.0
+// CHECK-NOT: linalg.transpose
+// CHECK: %[[P:.+]] = tensor.pad %[[X]] low[0, 0, 1, 0] high[0, 0, 1, 0]
+// CHECK: tensor.yield %[[ONE]]
+// CHECK: return %[[P]]
+func.func @body(%x: tensor<1x4x4x8xf32>) -> tensor<1x4x6x8xf32> {
+  %e = tensor.empty() : tensor<1x8x4x4xf32>
+  %t = linalg.transpose ins(%x : tensor<1x4x4x8xf32>) outs(%e : tensor<1x8x4x4xf32>) permutation = [0, 3, 1, 2]
+  %p = tensor.pad %t low[0, 0, 0, 1] high[0, 0, 0, 1] {
+  ^bb0(%a: index, %b: index, %c: index, %d: index):
+    %one = arith.constant 1.0 : f32
+    tensor.yield %one : f32
+  } : tensor<1x8x4x4xf32> to tensor<1x8x4x6xf32>
+  %ze = tensor.empty() : tensor<1x4x6x8xf32>
+  %z = linalg.transpose ins(%p : tensor<1x8x4x6xf32>) outs(%ze : tensor<1x4x6x8xf32>) permutation = [0, 2, 3, 1]
+  return %z : tensor<1x4x6x8xf32>
+}
+
+// -----
+
+#id4 = affine_map<(n, c, h, w) -> (n, c, h, w)>
+#numbers = affine_map<(n, c, h, w, k) -> (n, c, k)>
+#sums = affine_map<(n, c, h, w, k) -> (n, c, h, w)>
+// A sum that starts from the group's result has the result's order: it is no sum over channels or places.
+// CHECK-LABEL: func.func @start
+// CHECK: %[[T:.+]] = linalg.transpose
+// CHECK: %[[Y:.+]] = linalg.generic {{.*}} ins(%[[T]] :
+// CHECK: %[[S:.+]] = linalg.generic {{.*}} outs(%[[Y]] : tensor<2x8x8x8xf32>)
+// CHECK: return %[[S]]
+func.func @start(%x: tensor<2x8x8x8xf32>, %k: tensor<2x8x3xf32>) -> tensor<2x8x8x8xf32> {
+  %e = tensor.empty() : tensor<2x8x8x8xf32>
+  %t = linalg.transpose ins(%x : tensor<2x8x8x8xf32>) outs(%e : tensor<2x8x8x8xf32>) permutation = [0, 3, 1, 2]
+  %y = linalg.generic {indexing_maps = [#id4, #id4], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%t : tensor<2x8x8x8xf32>) outs(%e : tensor<2x8x8x8xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %s = math.absf %a : f32
+    linalg.yield %s : f32
+  } -> tensor<2x8x8x8xf32>
+  %s = linalg.generic {indexing_maps = [#numbers, #sums], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]}
+      ins(%k : tensor<2x8x3xf32>) outs(%y : tensor<2x8x8x8xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %r = arith.addf %b, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<2x8x8x8xf32>
+  return %s : tensor<2x8x8x8xf32>
+}
