@@ -17,11 +17,13 @@ from onnx import TensorProto, helper, numpy_helper
 # queries that are gathered from a tensor with one more; tokens of all batches in one dimension; places without a key in
 # a table for each batch and head, or in one that is wrong for the last head; scores that are rounded once or twice.
 # Then keys in front that all queries see, as of Longformer's global tokens: with queries of their own; with some that are
-# padding; with both sums rounded to f16; with weights one place off.
-FRONT = ("front", "others", "padded", "halved", "off")
+# padding; with both sums rounded to f16; with queries of which those of the window, or of the keys in front, are the
+# first half; with weights one place off.
+HALF_QUERIES = ("half", "fronthalf")
+FRONT = ("front", "others", "padded", "halved", *HALF_QUERIES, "off")
 VARIANTS = ("", "masked", "shifted", "raised", "gathered", "merged", "table", "uneven", "rounded", "coarser", *FRONT)
-FUSED = ("", "masked", "merged", "table", "rounded", "front", "others", "padded", "halved")
-EXACT = ("", "masked", "gathered", "merged", "table", "front", "others", "padded")
+FUSED = ("", "masked", "merged", "table", "rounded", "front", "others", "padded", "halved", *HALF_QUERIES)
+EXACT = ("", "masked", "gathered", "merged", "table", "front", "others", "padded", *HALF_QUERIES)
 # batch, tokens, window, heads, width
 SIZES = [(1, 8, 2, 2, 4), (2, 16, 2, 1, 8), (2, 24, 4, 3, 5), (1, 64, 16, 2, 16), (3, 12, 3, 2, 8)]
 LONG = (1, 1024, 64, 1, 8)  # blocks of keys lie between those in front and the window
@@ -128,19 +130,23 @@ def front_scores(g, q, variant):
 def build(batch, tokens, w, heads, width, variant):
     rng = np.random.default_rng(7)
     g = Graph()
-    shape = (tokens * batch, heads * width) if variant == "merged" else (batch, tokens, heads, width)
-    for name in ("q", "k", "v"):
+    long = {"half": "qf", "fronthalf": "qk"}.get(variant, "")
+    for name in "qkv":
+        shape = (batch, tokens, heads, width * (1 + (name in long)))
+        if variant == "merged":
+            shape = (tokens * batch, heads * width)
         g.values[name] = rng.standard_normal(shape).astype(np.float32).astype(np.float64)
     g.values["m"] = np.where(rng.random((batch, tokens)) < 0.3, -1e4, rng.standard_normal((batch, tokens))).astype(
         np.float32).astype(np.float64)
     if variant in FRONT:
         for name, rows in (("f", 3), ("u", 3), ("o", tokens)):
-            g.values[name] = rng.standard_normal((batch, heads, rows, width)).astype(np.float32).astype(np.float64)
+            size = (batch, heads, rows, width * (1 + (name in long)))
+            g.values[name] = rng.standard_normal(size).astype(np.float32).astype(np.float64)
         g.values["p"] = np.array([[0, 2], [batch - 1, 1]])
-    perm, qkv = [0, 2, 1, 3], ("q", "k", "v")
+    perm, qkv = [0, 2, 1, 3], (g.slice("q", 3, 0, width) if variant == "half" else "q", "k", "v")
     if variant == "merged":
         perm, qkv = [1, 2, 0, 3], [g.reshape(x, [tokens, batch, heads, width]) for x in qkv]
-    q, k, v = (g.reshape(g.transpose(x, perm), [batch * heads, tokens, width]) for x in qkv)
+    q, k, v = (g.reshape(g.transpose(x, perm), [batch * heads, tokens, g.values[x].shape[3]]) for x in qkv)
     queries = g.chunks(q, 2 * w, w)
     if variant == "gathered":
         extra = np.zeros((batch, 1, heads, width))
@@ -165,7 +171,8 @@ def build(batch, tokens, w, heads, width, variant):
         hidden = g.constant(table)
     s = g.add("Where", [hidden, g.constant(np.float32(-np.inf)), s], np.where(g.values[hidden], -np.inf, g.values[s]))
     if variant in FRONT:
-        rows, number = front_scores(g, g.transpose("q", [0, 2, 1, 3]), variant)
+        own = g.slice("q", 3, 0, width) if variant == "fronthalf" else "q"
+        rows, number = front_scores(g, g.transpose(own, [0, 2, 1, 3]), variant)
         s = g.concat([rows, s], 3)
     e = np.exp(g.values[s] - g.values[s].max(-1, keepdims=True))
     p = g.add("Softmax", [s], e / e.sum(-1, keepdims=True), axis=-1)
@@ -204,12 +211,13 @@ def reference(g, sizes, variant):
     q, k, v, m = (g.values[x] for x in "qkvm")
     if q.ndim == 2:
         q, k, v = (x.reshape(tokens, batch, heads, width).swapaxes(0, 1) for x in (q, k, v))
-    s = np.einsum("bihd,bjhd->bhij", q, k) + (m[:, None, None] if variant == "masked" else 0)
+    s = np.einsum("bihd,bjhd->bhij", q[..., :k.shape[3]], k) + (m[:, None, None] if variant == "masked" else 0)
     tokens = np.arange(q.shape[1])
     s = np.where(abs(tokens[:, None] - tokens) <= w, s, -np.inf)
     v = v.transpose(0, 2, 1, 3)
     if variant in FRONT:
-        f = (g.values["o"] if variant == "others" else q.transpose(0, 2, 1, 3)) @ g.values["f"].transpose(0, 1, 3, 2)
+        f = g.values["o"] if variant == "others" else q.transpose(0, 2, 1, 3)[..., :g.values["f"].shape[3]]
+        f = f @ g.values["f"].transpose(0, 1, 3, 2)
         if variant == "padded":
             for row, key in g.values["p"]:
                 f[row, :, :, key] = -np.inf
@@ -221,8 +229,7 @@ def reference(g, sizes, variant):
 def check(run, folder, sizes, variant):
     g, y = build(*sizes, variant)
     inputs = ["r" if variant == "gathered" else "q", "k", "v", *(["m"] if variant == "masked" else [])]
-    inputs += {"front": ["f", "u"], "others": ["f", "u", "o"], "padded": ["f", "u", "p"], "halved": ["f", "u"],
-               "off": ["f", "u"]}.get(variant, [])
+    inputs += {"others": ["f", "u", "o"], "padded": ["f", "u", "p"]}.get(variant, ["f", "u"] if variant in FRONT else [])
     open_dims = {"f": {2: "fronts"}, "u": {2: "fronts"}, "p": {0: "pads"}}
     name = f"{folder}/{'x'.join(map(str, sizes))}{variant}"
     used, nodes = {y}, []

@@ -355,12 +355,10 @@ bool BandReader::shareQueries(const CaseExpr &score, const CaseExpr &other) {
       along = along + (Linear::variable(products[0]->summed) - Linear::variable(products[1]->summed)) * factor;
     return along;
   };
-  auto sum = cast<linalg::LinalgOp>(products[0]->op);
-  SmallVector<unsigned> reduced;
-  sum.getReductionDims(reduced);
+  if (countTerms(*products[0]) != countTerms(*products[1]))
+    return false;
   Guards guards = reader.everywhere();
-  guards.addRange(Linear::variable(products[0]->summed),
-                  Linear{SmallVector<int64_t>(sum.getStaticLoopRanges())[reduced.front()]});
+  guards.addRange(Linear::variable(products[0]->summed), Linear{countTerms(*products[0])});
   // Where it comes from, whatever moves it.
   reader.stopAtCoordinates({});
   reader.follow(CaseReader::Follow::moves);
@@ -452,6 +450,13 @@ const CaseExpr *findProduct(const CaseExpr &expr) {
     return false;
   });
   return products.size() == 1 ? products.front() : nullptr;
+}
+
+int64_t countTerms(const CaseExpr &product) {
+  auto sum = cast<linalg::LinalgOp>(product.op);
+  SmallVector<unsigned> reduced;
+  sum.getReductionDims(reduced);
+  return SmallVector<int64_t>(sum.getStaticLoopRanges())[reduced.front()];
 }
 
 std::optional<Band> matchBand(SoftmaxOp softmax, const WeightedSum &sum, const std::optional<FrontSum> &front,

@@ -39,6 +39,8 @@ struct Band {
 
 /// The one product in `expr`; null where there is none, or more.
 const CaseExpr *findProduct(const CaseExpr &expr);
+/// Of the sum that a product is.
+int64_t countTerms(const CaseExpr &product);
 
 /// A sum of values by weights: what reads the weights, and the sum or a view of it.
 struct WeightedSum {

@@ -236,10 +236,7 @@ private:
 
   /// One of the operands of a product, which sums over `numTerms`.
   std::pair<Value, AffineMap> readOperand(const CaseExpr &product, bool isKey) {
-    auto sum = cast<linalg::LinalgOp>(product.op);
-    SmallVector<unsigned> reduced;
-    sum.getReductionDims(reduced);
-    numTerms = SmallVector<int64_t>(sum.getStaticLoopRanges())[reduced.front()];
+    numTerms = countTerms(product);
     const CaseExpr &operand = *product.operands[band.namesKey(*product.operands[0]) == isKey ? 0 : 1];
     return readAt(operand, sizes.size() + 1, product.summed);
   }
