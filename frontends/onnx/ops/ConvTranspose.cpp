@@ -228,7 +228,8 @@ LogicalResult importConvTranspose(Node &n) {
   FailureOr<Transposed> c = readTransposed(n);
   if (failed(c))
     return failure();
-  for (const Expr &size : c->x.shape)
+  // A batch of none makes none.
+  for (const Expr &size : ArrayRef(c->x.shape).drop_front())
     if (failed(n.requireAtMost(1, size, "X has a dimension of size {1}")))
       return failure();
   SmallVector<Expr, 4> shape{c->x.shape[0], c->filters * Expr(c->groups)};
