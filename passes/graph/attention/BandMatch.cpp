@@ -246,8 +246,11 @@ bool BandReader::findKeys() {
   reader.stopAtCoordinates({});
   reader.read(loops.getValues().get(), loops.placeOf(loops.getValues(), place - window), reader.everywhere(),
               [&](const Guards &guards, const CaseExprRef &value) {
-                if (value->kind != CaseExpr::Read)
-                  return; // padding
+                if (value->kind != CaseExpr::Read) {
+                  if (value->kind == CaseExpr::Number && !value->number.getValue().isFinite())
+                    reader.fail(); // NaN, where the weight is 0
+                  return;          // padding
+                }
                 for (unsigned n = 0; n != value->place.size() && !found; ++n)
                   for (int dim : band.dims)
                     if (dim >= 0 && !found) {

@@ -7,6 +7,8 @@
 // RUN: sed 's/into %26\[0, 2, 0\]/into %26[0, 3, 0]/' %s | attn-opt -attn-raise-bands | FileCheck %s --check-prefix=SAME
 // where weights are skewed by another distance than the scores,
 // RUN: sed 's/into %32\[0, 0, 0, 0\]/into %32[0, 0, 0, 1]/' %s | attn-opt -attn-raise-bands | FileCheck %s --check-prefix=SAME
+// where padding of values makes NaN of weights of 0,
+// RUN: sed 's/constant -1.000000e+00/constant 0xFF800000/' %s | attn-opt -attn-raise-bands | FileCheck %s --check-prefix=SAME
 // or where the weights are read elsewhere, too.
 // RUN: sed -e 's/-> (tensor<1x8x2x4xf32>)/-> (tensor<1x8x2x5xf32>, tensor<1x8x2x4xf32>)/' -e 's/return .*/return %%23, %%transposed_80 : tensor<1x8x2x5xf32>, tensor<1x8x2x4xf32>/' %s | attn-opt -attn-raise-bands | FileCheck %s --check-prefix=SAME
 
