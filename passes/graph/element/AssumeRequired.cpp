@@ -23,13 +23,11 @@ void hoist(Operation *op) {
     if (Operation *maker = operand.getDefiningOp(); maker && maker->getBlock() == op->getBlock())
       last = !last || last->isBeforeInBlock(maker) ? maker : last;
   // Behind the checks that are there, so that the first to fail stays the first.
-  while (last && last->getNextNode() != op &&
-         isa_and_nonnull<RequireOp, arith::CmpIOp, arith::AndIOp, arith::OrIOp>(last->getNextNode()))
-    last = last->getNextNode();
-  if (last)
-    op->moveAfter(last);
-  else
-    op->moveBefore(op->getBlock(), op->getBlock()->begin());
+  Operation *next = last ? last->getNextNode() : &op->getBlock()->front();
+  while (next != op && isa<RequireOp, arith::CmpIOp, arith::AndIOp, arith::OrIOp>(next))
+    next = next->getNextNode();
+  if (next != op)
+    op->moveBefore(next);
 }
 
 /// Moves a check up, with the comparisons that it is made of.
@@ -43,8 +41,7 @@ void hoistCheck(Operation *op) {
 
 void assume(RequireOp require) {
   auto compare = require.getCondition().getDefiningOp<arith::CmpIOp>();
-  if (!compare || compare.getPredicate() != arith::CmpIPredicate::eq || !compare.getLhs().getType().isIndex() ||
-      compare->getBlock() != require->getBlock())
+  if (!compare || compare.getPredicate() != arith::CmpIPredicate::eq || !compare.getLhs().getType().isIndex())
     return;
   // What cannot be done is told before what is wrong: such checks stay in front.
   SmallVector<RequireOp> first;
@@ -56,7 +53,9 @@ void assume(RequireOp require) {
     if (check)
       first.push_back(check);
   }
-  hoist(compare);
+  // In the body of a loop, what is compared outside counts for all of it: types say so as well.
+  if (compare->getBlock() == require->getBlock())
+    hoist(compare);
   for (RequireOp check : llvm::reverse(first))
     hoistCheck(check);
   hoist(require);

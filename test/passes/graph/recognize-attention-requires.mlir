@@ -87,3 +87,37 @@ func.func @in_this_run(%x: tensor<?xf32>, %y: tensor<?xf32>) -> (tensor<?xf32>, 
   attn.require %same, "sizes {0} and {1} do not broadcast"(%n, %m)
   return %e, %f : tensor<?xf32>, tensor<?xf32>
 }
+
+// -----
+
+#ij = affine_map<(i, j) -> (i, j)>
+// In the body of a loop, checks of sizes that are known outside stand in front: types may say there what they check.
+// CHECK-LABEL: func.func @body
+// CHECK: scf.for
+// CHECK-NEXT: attn.require %{{.+}}, "first {0}"
+// CHECK-NEXT: attn.require %{{.+}}, "second {0}"
+// CHECK: tensor.cast
+func.func @body(%x: tensor<?x?xf32>) -> tensor<3x4xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %n = tensor.dim %x, %c0 : tensor<?x?xf32>
+  %m = tensor.dim %x, %c1 : tensor<?x?xf32>
+  %a = arith.cmpi eq, %n, %c3 : index
+  %b = arith.cmpi eq, %m, %c4 : index
+  %init = tensor.empty() : tensor<3x4xf32>
+  %y = scf.for %i = %c0 to %n step %c1 iter_args(%old = %init) -> (tensor<3x4xf32>) {
+    %cast = tensor.cast %x : tensor<?x?xf32> to tensor<3x4xf32>
+    attn.require %a, "first {0}"(%n)
+    attn.require %b, "second {0}"(%m)
+    %new = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+        ins(%cast : tensor<3x4xf32>) outs(%old : tensor<3x4xf32>) {
+    ^bb0(%e: f32, %o: f32):
+      %s = arith.addf %e, %o : f32
+      linalg.yield %s : f32
+    } -> tensor<3x4xf32>
+    scf.yield %new : tensor<3x4xf32>
+  }
+  return %y : tensor<3x4xf32>
+}
