@@ -2,6 +2,7 @@
 #include "frontends/onnx/Limits.h"
 #include "frontends/onnx/SymbolicStorage.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/SaveAndRestore.h"
 #include <algorithm>
 #include <numeric>
 #include <tuple>
@@ -267,8 +268,14 @@ std::optional<Expr> Symbols::joinQuotients(const Expr &a, const Expr &b) {
   Expr dividend = storage->atoms[id].operands[0], divisor = storage->atoms[id].operands[1];
   std::optional<int64_t> by =
       divisor.constant().value_or(0) > 0 ? checkedMul(*divisor.constant(), *b.constant()) : std::nullopt;
-  Expr whole = dividend + divisor * Expr(*added);
-  return by && !whole.overflowed() ? std::optional(floorDiv(whole, Expr(*by))) : std::nullopt;
+  Expr whole = simplify(dividend + divisor * Expr(*added));
+  // Where the quotient is known to be exact, the dividend may have become a multiple of it, or of one of another that
+  // is.
+  if (!by || whole.overflowed() || numJoined == kMaxExprDepth ||
+      llvm::any_of(whole.getTerms(), [&](const auto &term) { return llvm::is_contained(term.first, id); }))
+    return std::nullopt;
+  llvm::SaveAndRestore deeper(numJoined, numJoined + 1);
+  return floorDiv(whole, Expr(*by));
 }
 
 Expr Symbols::floorDiv(const Expr &x, const Expr &y) {

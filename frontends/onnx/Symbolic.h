@@ -181,6 +181,7 @@ private:
   std::unique_ptr<Storage> storage;
   llvm::SmallVector<mlir::Block *, 2> homes;
   bool usedOverflow = false;
+  unsigned numJoined = 0; ///< quotients of the one at hand
 };
 
 } // namespace attn::onnx

@@ -215,7 +215,7 @@ void Symbols::assumeNotNegative(const Expr &a) {
   lower = least;
   // What was made of it follows, the oldest first: a quotient that is not negative is rounded down where it was rounded
   // to zero, and the lesser of two may be known now.
-  for (unsigned id = 0; id != storage->atoms.size(); ++id) {
+  for (unsigned id = 0, count = storage->atoms.size(); id != count; ++id) {
     Kind kind = storage->atoms[id].kind;
     if (!llvm::is_contained({Kind::FloorDiv, Kind::TruncDiv, Kind::Min, Kind::Max}, kind) ||
         storage->replacements.count(id))

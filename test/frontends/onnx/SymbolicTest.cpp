@@ -60,6 +60,17 @@ TEST_F(SymbolicTest, JoinsQuotients) {
   EXPECT_EQ(text(symbols.floorDiv(symbols.floorDiv(seq, Expr(-3)), Expr(5))), "floordiv(floordiv(seq, -3), 5)");
   EXPECT_EQ(text(symbols.floorDiv(symbols.floorDiv(seq, batch), Expr(5))), "floordiv(floordiv(seq, batch), 5)");
   EXPECT_FALSE(symbols.floorDiv(symbols.floorDiv(seq, Expr(INT64_MAX / 2)), Expr(5)).overflowed());
+  // Heads of a known number: the size is a multiple of the quotient from then on.
+  Expr width = symbols.floorDiv(batch, Expr(4));
+  symbols.assumeEqual(batch, Expr(4) * width);
+  EXPECT_EQ(text(symbols.floorDiv(width, Expr(2))), "floordiv(floordiv(batch, 4), 2)");
+  EXPECT_EQ(symbols.floorDiv(batch, Expr(8)), symbols.floorDiv(width, Expr(2)));
+  // Each is a multiple of a quotient of the other.
+  Expr x = symbols.dimension("x", {}), y = symbols.dimension("y", {});
+  Expr ofX = symbols.floorDiv(x, Expr(4)), ofY = symbols.floorDiv(y, Expr(3));
+  symbols.assumeEqual(x, Expr(4) * ofY);
+  symbols.assumeEqual(y, Expr(3) * ofX);
+  EXPECT_FALSE(symbols.floorDiv(ofX, Expr(2)).overflowed());
 }
 
 TEST_F(SymbolicTest, CancelsFactorsOfQuotients) {
