@@ -47,6 +47,8 @@ class Attention(unittest.TestCase):
             np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
             self.assertEqual(np.abs(weights[1, :, :, 4:]).max(), 0)  # padding
             np.testing.assert_array_equal(maps.outputs[f"{node}.argmax"], weights.argmax(-1))
+        by_position = self.model.attention(*(self.feeds[info.name] for info in self.model.inputs))
+        np.testing.assert_array_equal(next(iter(by_position.values())), next(iter(maps.values())))
         name = self.plain.outputs[0].name
         np.testing.assert_array_equal(maps.outputs[name], self.plain(**self.feeds))
 

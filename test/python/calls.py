@@ -319,6 +319,9 @@ class Calls(unittest.TestCase):
         self.assertLessEqual(max(e["args"]["value"] for e in events if e["name"] == "threads at work"), 2)
         library = attnc.Model(bert.path)
         self.check("was not compiled to be profiled", lambda: library.profile(input_ids=ids, attention_mask=ids))
+        self.assertEqual(len(bert.profile(ids, attention_mask=ids, runs=1)), len(profile))
+        self.check("input 'input_ids' is given by position and by name", lambda: bert.profile(ids, input_ids=ids))
+        self.check("takes 2 inputs, not 3: input_ids, attention_mask", lambda: bert.profile(ids, ids, ids))
 
     def test_weights(self):
         bert = attnc.load(models.BERT, threads=1)

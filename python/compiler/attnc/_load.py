@@ -36,21 +36,23 @@ class Model(attnc_runtime.Model):
             raise InvalidArgument(f"{self.path} is compiled already: give {what}= where it is compiled")
         return _load(self._source, {**self._options, **self._compile_options, **changed}, known=self._notes)
 
-    def profile(self, *, runs: int = 10, entry: Optional[str] = None, **named: Any) -> Profile:
-        """Runs ``runs`` times with inputs by name, and returns where the time of the fastest run went. A model that
-        was not loaded with ``profiling=True`` is compiled a second time."""
+    def profile(self, *inputs: Any, runs: int = 10, entry: Optional[str] = None, **named: Any) -> Profile:
+        """Runs ``runs`` times with inputs by position or by name, and returns where the time of the fastest run went.
+        A model that was not loaded with ``profiling=True`` is compiled a second time."""
         if self._source is not None and not self._compile_options.get("profiling"):
-            return self._with(profiling=True).profile(runs=runs, entry=entry, **named)
-        return super().profile(runs=runs, entry=entry, **named)
+            return self._with(profiling=True).profile(*inputs, runs=runs, entry=entry, **named)
+        return super().profile(*inputs, runs=runs, entry=entry, **named)
 
-    def attention(self, *, entry: Optional[str] = None, state: Optional[State] = None, **options: Any) -> AttentionMaps:
-        """Runs an entry with inputs by name and returns the weights of its attentions. A notebook shows them as a page.
-        Options are those of ``attnc_runtime.Model.attention``. A model that exposes no weights is compiled a second
-        time, with ``expose_attention="all"``."""
+    def attention(
+        self, *inputs: Any, entry: Optional[str] = None, state: Optional[State] = None, **options: Any
+    ) -> AttentionMaps:
+        """Runs an entry with inputs by position or by name and returns the weights of its attentions. A notebook shows
+        them as a page. Options are those of ``attnc_runtime.Model.attention``. A model that exposes no weights is
+        compiled a second time, with ``expose_attention="all"``."""
         if self._source is not None and state is None and not self._exposed(self._entry(entry)):
             if not self._compile_options.get("expose_attention"):
-                return self._with(expose_attention="all").attention(entry=entry, **options)
-        return super().attention(entry=entry, state=state, **options)
+                return self._with(expose_attention="all").attention(*inputs, entry=entry, **options)
+        return super().attention(*inputs, entry=entry, state=state, **options)
 
     def generate(
         self,

@@ -140,7 +140,7 @@ def _export(program: Any, folder: pathlib.Path) -> pathlib.Path:
     except ImportError:
         raise Unsupported("a torch.export program needs torch to be exported to ONNX") from None
     path = folder / "model.onnx"
-    torch.onnx.export(program, f=str(path), dynamo=True)
+    torch.onnx.export(program, f=str(path), dynamo=True, verbose=False)
     return path
 
 

@@ -95,6 +95,16 @@ class Entry:
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         return self._function(*inputs, **named)
 
+    def _by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> Dict[str, Any]:
+        """What a call gives by position and by name, by name."""
+        names = [info.name for info in self.inputs]
+        if len(inputs) > len(names):
+            raise _errors.InvalidArgument(f"takes {len(names)} inputs, not {len(inputs)}: {', '.join(names)}")
+        twice = [name for name in names[: len(inputs)] if name in named]
+        if twice:
+            raise _errors.InvalidArgument(f"input '{twice[0]}' is given by position and by name")
+        return {**dict(zip(names, inputs)), **named}
+
     def run(
         self,
         inputs: Mapping[str, Any],
@@ -381,9 +391,9 @@ class Model:
         results = chosen.run(named, state=state, timeout=timeout)
         return next(iter(results.values())) if len(results) == 1 else results
 
-    def profile(self, *, runs: int = 10, entry: Optional[str] = None, **named: Any) -> _report.Profile:
-        """Runs ``runs`` times with inputs by name, and returns where the time of the fastest run went. Needs a library
-        that was compiled for it (``profiling=True``)."""
+    def profile(self, *inputs: Any, runs: int = 10, entry: Optional[str] = None, **named: Any) -> _report.Profile:
+        """Runs ``runs`` times with inputs by position or by name, and returns where the time of the fastest run went.
+        Needs a library that was compiled for it (``profiling=True``)."""
         from . import _report, _timeline
 
         manifest = self.manifest
@@ -394,12 +404,13 @@ class Model:
         if runs < 1:
             raise _errors.InvalidArgument(f"runs expects a number above 0, not {runs}")
         chosen = self._entry(entry)
-        done = [_timeline.Run(*self._engine.profile(chosen._index, named)) for _ in range(runs)]
+        given = chosen._by_name(inputs, named)
+        done = [_timeline.Run(*self._engine.profile(chosen._index, given)) for _ in range(runs)]
         return _report.profile_of(manifest, done)
 
     def attention(
         self,
-        *,
+        *inputs: Any,
         labels: Optional[Sequence[str]] = None,
         key_labels: Optional[Sequence[str]] = None,
         image: Union[str, "os.PathLike[str]", bytes, None] = None,
@@ -408,9 +419,9 @@ class Model:
         state: Optional[State] = None,
         **named: Any,
     ) -> _attention.AttentionMaps:
-        """Runs an entry with inputs by name, and returns the weights of its attentions. A notebook shows them as a
-        page. Needs a library that exposes them (``expose_attention="all"``), or a search with ``alignment``. For a
-        search, pass ``entry="generate"``; its queries are the tokens that it wrote.
+        """Runs an entry with inputs by position or by name, and returns the weights of its attentions. A notebook shows
+        them as a page. Needs a library that exposes them (``expose_attention="all"``), or a search with ``alignment``.
+        For a search, pass ``entry="generate"``; its queries are the tokens that it wrote.
 
         labels      texts, one for each position, such as the tokens
         key_labels  the same for keys, if their positions are not those of the queries
@@ -429,7 +440,7 @@ class Model:
                 "attnc.load(..., expose_attention='all'), or attnc --expose-attention; a search has alignment="
             )
             raise _errors.InvalidArgument(f"entry '{chosen.name}' of {self._name} exposes no attention: {hint}")
-        outputs = chosen.run(named, timeout=timeout, state=state)
+        outputs = chosen.run(chosen._by_name(inputs, named), timeout=timeout, state=state)
         return _attention.AttentionMaps(self._name, exposed, outputs, labels, key_labels, image)
 
     def _exposed(self, entry: Entry) -> List[str]:
