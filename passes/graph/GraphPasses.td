@@ -37,6 +37,20 @@ def DecomposePass : Pass<"attn-decompose"> {
                            "::mlir::bufferization::BufferizationDialect"];
 }
 
+def AssumeRequiredPass : Pass<"attn-assume-required", "::mlir::ModuleOp"> {
+  let summary = "sizes that a check compares are one, and the check stands where both are known";
+  let description = [{
+    Types and casts say what an `attn.require` makes sure of, so an op before it
+    may read as many elements as the check is about to find missing. Each
+    comparison of two sizes for equality moves up to where both are known, with
+    the checks before it; behind it one of the two is used for both. It runs at
+    every level, before ops are folded into each other.
+
+    Changes no result: a run that ends with a message ends with the same one.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
 def WidenHalvesPass : Pass<"attn-widen-halves", "::mlir::ModuleOp"> {
   let summary = "arithmetic on f16 and bf16 is done in f32";
   let description = [{

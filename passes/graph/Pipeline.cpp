@@ -14,6 +14,7 @@ void attn::buildGraphPipeline(OpPassManager &pm, unsigned optLevel, llvm::functi
       pm.addPass(std::move(pass));
   };
   add(createInlinerPass());
+  pm.addPass(createAssumeRequiredPass()); // no matter of fusion, but of what is read before a check
   if (options.widensHalves) // at -O0, too: what is rounded is no matter of fusion
     add(createWidenHalvesPass());
   if (optLevel == 0) {

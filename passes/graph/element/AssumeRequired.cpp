@@ -1,6 +1,7 @@
 #include "passes/graph/element/AssumeRequired.h"
 
 #include "dialects/attn/AttnOps.h"
+#include "passes/Passes.h"
 #include "passes/graph/Collect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -8,6 +9,9 @@
 using namespace mlir;
 
 namespace attn {
+#define GEN_PASS_DEF_ASSUMEREQUIREDPASS
+#include "passes/Passes.h.inc"
+
 namespace {
 
 /// Whether `value` is known before `later` in the block of both; a constant and what an enclosing block makes is.
@@ -76,6 +80,10 @@ void assume(RequireOp require) {
     return user && require->isBeforeInBlock(user) && !isa<RequireOp>(user); // whose message says what was compared
   });
 }
+
+struct AssumeRequiredPass : impl::AssumeRequiredPassBase<AssumeRequiredPass> {
+  void runOnOperation() override { assumeRequiredSizes(getOperation()); }
+};
 
 } // namespace
 
