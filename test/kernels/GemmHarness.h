@@ -71,7 +71,7 @@ struct Problem {
     spec.prefetchesNext = !next.empty();
     spec.gathersRows = gathersRows;
     spec.sharePanels();
-    spec.hasHalfTiles = spec.mayHaveHalfTiles(target);
+    spec.hasHalfTiles = !gathersRows && spec.mayHaveHalfTiles(target);
     return spec;
   }
   bool isNarrow() const { return storage != PanelStorage::F32; }

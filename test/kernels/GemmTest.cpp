@@ -54,6 +54,12 @@ TEST_P(GemmTest, RowsGatheredAtEveryTail) {
     problem.gathersRows = true;
     check(problem, {m});
   }
+  for (PanelStorage storage : {PanelStorage::F16, PanelStorage::BF16}) {
+    Problem problem{33, 100};
+    problem.storage = storage;
+    problem.gathersRows = true;
+    check(problem, {0, 1, 7, 8, 9, 50});
+  }
 }
 
 TEST_P(GemmTest, NextPanelsOfAnyShape) {

@@ -49,7 +49,7 @@ struct GemmSpec : EpilogueSpec, PanelCut {
   static constexpr int64_t kPartedRows = 32; ///< of a block of parts
 
   bool hasFma = false; ///< fused multiply-add is one instruction
-  /// A is never stored: A[m,k] is source[rowsAt[m] + depthAt[k]], as the windows of a convolution overlap. F32 only.
+  /// A is never stored: A[m,k] is source[rowsAt[m] + depthAt[k]], as the windows of a convolution overlap.
   bool gathersRows = false;
 
   /// A further operand holds the panels of the product that runs next: with its

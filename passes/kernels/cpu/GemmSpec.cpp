@@ -119,8 +119,9 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason) {
     return fail(reason, "blocks of rows share panels of f16, or of bf16 by rows of f32");
   if (spec.hasHalfTiles && (!spec.sharesPanels || spec.storage != PanelStorage::F16 || spec.lanes != 16))
     return fail(reason, "tiles of parts need panels of f16 that rows share, and 16 lanes");
-  if (spec.gathersRows && (spec.storage != PanelStorage::F32 || spec.isBatched || ShapedType::isDynamic(spec.k)))
-    return fail(reason, "rows are gathered for panels of f32 whose depth is fixed, and no batch");
+  if (spec.gathersRows && (spec.storage == PanelStorage::I8 || spec.hasNarrowRows || spec.hasHalfTiles ||
+                           ShapedType::isDynamic(spec.k)))
+    return fail(reason, "rows are gathered in f32, for panels of floats whose depth is fixed");
   if (spec.storage == PanelStorage::I8 && spec.group < 1)
     return fail(reason, "a group of " + Twine(spec.group) + " rows is empty");
   if (spec.lanes < 1 || spec.tileRows < 1 || spec.tileVectors < 1)

@@ -49,19 +49,18 @@ bool isCopy(linalg::GenericOp copy) {
          copy.getBody()->getTerminator()->getOperand(0) == copy.getBody()->getArgument(0);
 }
 
-/// Whether windows have more elements in some dimension than the steps from one to the next.
-bool overlap(linalg::GenericOp copy, unsigned numRowLoops, ArrayRef<SmallVector<int64_t>> factors) {
+/// Whether windows have more elements than there are from one to the next.
+bool overlap(linalg::GenericOp copy, const LoopDims &rowLoops, ArrayRef<SmallVector<int64_t>> factors) {
   SmallVector<int64_t> ranges = copy.getStaticLoopRanges();
   int64_t elements = 1, steps = 1;
   for (const SmallVector<int64_t> &dim : factors) {
-    auto isUsed = [](int64_t factor) { return factor != 0; };
-    if (!llvm::any_of(ArrayRef(dim).take_front(numRowLoops), isUsed))
+    if (llvm::none_of(rowLoops, [&](unsigned loop) { return dim[loop] != 0; }))
       continue;
-    for (auto [n, factor] : llvm::enumerate(dim))
-      if (factor && n < numRowLoops)
+    for (auto [loop, factor] : llvm::enumerate(dim))
+      if (factor && llvm::is_contained(rowLoops, loop))
         steps *= factor;
       else if (factor)
-        elements *= ranges[n];
+        elements *= ranges[loop];
   }
   return elements > steps;
 }
@@ -69,30 +68,31 @@ bool overlap(linalg::GenericOp copy, unsigned numRowLoops, ArrayRef<SmallVector<
 } // namespace
 
 std::optional<GatheredRows> GatheredRows::find(const Contraction &match, int64_t depth) {
-  if (match.numBatch || getDims(match.activationMap) != concat(match.rows, match.sums))
-    return std::nullopt;
   Value value = match.activation;
-  unsigned numRowLoops = match.rows.size();
-  if (auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>()) {
-    if (!collapse->hasOneUse())
-      return std::nullopt;
-    numRowLoops = 0;
-    for (const ReassociationIndices &group : ArrayRef(collapse.getReassociationIndices()).take_front(match.rows.size()))
-      numRowLoops += group.size();
+  // The loops of the copy that each dimension of the activation has.
+  SmallVector<ReassociationIndices> groups;
+  if (auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>(); collapse && collapse->hasOneUse()) {
+    groups = collapse.getReassociationIndices();
     value = collapse.getSrc();
   }
   auto copy = value.getDefiningOp<linalg::GenericOp>();
   if (!copy || !copy->hasOneUse() || !isCopy(copy) || !getElementTypeOrSelf(copy.getInputs()[0].getType()).isF32() ||
       !copy.getDpsInits()[0].getDefiningOp<tensor::EmptyOp>())
     return std::nullopt;
+  for (unsigned loop = 0; groups.size() != match.activationMap.getNumResults() && loop != copy.getNumLoops(); ++loop)
+    groups.push_back({loop});
+  GatheredRows rows{copy, {}, {}};
+  for (auto [dims, loops] : {std::pair(match.rows, &rows.rowLoops), std::pair(match.sums, &rows.depthLoops)})
+    for (unsigned dim : dims)
+      llvm::append_range(*loops, groups[getPosition(match.activationMap, dim)]);
   SmallVector<int64_t> ranges = copy.getStaticLoopRanges();
   int64_t product = 1;
-  for (int64_t range : ArrayRef(ranges).drop_front(numRowLoops))
-    product = ShapedType::isDynamic(range) ? ShapedType::kDynamic : product * range;
+  for (unsigned loop : rows.depthLoops)
+    product = ShapedType::isDynamic(ranges[loop]) ? ShapedType::kDynamic : product * ranges[loop];
   std::optional<SmallVector<SmallVector<int64_t>>> factors = factorsOf(copy);
-  if (product != depth || !factors || !overlap(copy, numRowLoops, *factors))
+  if (product != depth || !factors || !overlap(copy, rows.rowLoops, *factors))
     return std::nullopt;
-  return GatheredRows{copy, numRowLoops};
+  return rows;
 }
 
 GatheredRows::Operands GatheredRows::emit(OpBuilder &b, Location loc) {
@@ -114,14 +114,16 @@ GatheredRows::Operands GatheredRows::emit(OpBuilder &b, Location loc) {
       }
     steps.push_back(step);
   }
-  auto places = [&](unsigned first, unsigned end) -> Value {
-    ArrayRef<OpFoldResult> within = ArrayRef(ranges).slice(first, end - first);
+  auto places = [&](const LoopDims &loops) -> Value {
+    SmallVector<OpFoldResult> within;
+    for (unsigned loop : loops)
+      within.push_back(ranges[loop]);
     SmallVector<utils::IteratorType> parallel(within.size(), utils::IteratorType::parallel);
     Value empty = tensor::EmptyOp::create(b, loc, within, b.getI64Type());
     auto body = [&](OpBuilder &b, Location loc, ValueRange) {
       Value place = arith::ConstantIndexOp::create(b, loc, 0);
-      for (unsigned loop = first; loop != end; ++loop) {
-        Value at = linalg::IndexOp::create(b, loc, loop - first);
+      for (auto [n, loop] : llvm::enumerate(loops)) {
+        Value at = linalg::IndexOp::create(b, loc, n);
         place = b.createOrFold<arith::AddIOp>(loc, place, b.createOrFold<arith::MulIOp>(loc, at, steps[loop]));
       }
       linalg::YieldOp::create(b, loc, arith::IndexCastOp::create(b, loc, b.getI64Type(), place).getResult());
@@ -135,7 +137,7 @@ GatheredRows::Operands GatheredRows::emit(OpBuilder &b, Location loc) {
   ReassociationIndices whole = llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()));
   if (type.getRank() > 1)
     source = tensor::CollapseShapeOp::create(b, loc, source, ArrayRef{whole});
-  return {places(0, numRowLoops), places(numRowLoops, copy.getNumLoops()), source};
+  return {places(rowLoops), places(depthLoops), source};
 }
 
 } // namespace attn

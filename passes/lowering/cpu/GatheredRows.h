@@ -12,7 +12,7 @@ namespace attn {
 /// copied, at a place of the row plus a place of the depth.
 struct GatheredRows {
   mlir::linalg::GenericOp copy;
-  unsigned numRowLoops; ///< of the copy, whose other loops are the depth
+  LoopDims rowLoops, depthLoops; ///< of the copy, in the order of the product's
 
   /// Of the activation of `match`, whose depth is `depth`; none where another op needs the copy or windows do not
   /// overlap, so that a kernel had better read it.

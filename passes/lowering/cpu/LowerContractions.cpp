@@ -270,7 +270,8 @@ GemmSpec ContractionLowering::makeSpec(const Contraction &match, const std::opti
   } else {
     spec.fitColumns(target);
   }
-  spec.gathersRows = spec.storage == PanelStorage::F32 && !narrowsRows && GatheredRows::find(match, spec.k).has_value();
+  spec.gathersRows = spec.storage != PanelStorage::I8 && !spec.hasNarrowRows && !spec.hasHalfTiles &&
+                     GatheredRows::find(match, spec.k).has_value();
   if (epilogue)
     static_cast<EpilogueSpec &>(spec) = epilogue->getSpec();
   return spec;

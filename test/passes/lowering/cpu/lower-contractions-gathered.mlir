@@ -45,6 +45,41 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
 
 // -----
 
+// Groups of channels: as many products, whose rows lie one below the other.
+#window = affine_map<(n, y, x, g, u, v, c) -> (n, y + u, x + v, g, c)>
+#id = affine_map<(n, y, x, g, u, v, c) -> (n, y, x, g, u, v, c)>
+#a = affine_map<(n, p, g, o, k) -> (n, p, g, k)>
+#w = affine_map<(n, p, g, o, k) -> (g, o, k)>
+#y = affine_map<(n, p, g, o, k) -> (n, p, g, o)>
+module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu", cpu = "x86-64-v4",
+    features = "", isa = "avx512", l1 = 49152, l2 = 1048576>} {
+  attn.global @w : tensor<4x16x72xf32> = #attn.initializer<"w">
+
+  // CHECK-LABEL: func.func @groups
+  // CHECK-NOT:   linalg.transpose
+  // CHECK:       %[[ROWS:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<4x1x5x6xi64>)
+  // CHECK:       %[[ROWSAT:.*]] = tensor.collapse_shape %[[ROWS]]
+  // CHECK:       linalg.generic {{.*}} outs(%{{.*}} : tensor<3x3x8xi64>)
+  // CHECK:       attn.kernel @gemm_f32_batch_mx_k72_n16_fma_8x3x16_gather
+  func.func @groups(%x: tensor<1x7x8x4x8xf32>) -> tensor<1x30x4x16xf32> {
+    %zero = arith.constant 0.0 : f32
+    %w = attn.weight @w : tensor<4x16x72xf32>
+    %e = tensor.empty() : tensor<1x5x6x4x3x3x8xf32>
+    %copy = linalg.generic {indexing_maps = [#window, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel", "parallel", "parallel"]}
+        ins(%x : tensor<1x7x8x4x8xf32>) outs(%e : tensor<1x5x6x4x3x3x8xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      linalg.yield %in : f32
+    } -> tensor<1x5x6x4x3x3x8xf32>
+    %rows = tensor.collapse_shape %copy [[0], [1, 2], [3], [4, 5, 6]] : tensor<1x5x6x4x3x3x8xf32> into tensor<1x30x4x72xf32>
+    %f = tensor.empty() : tensor<1x30x4x16xf32>
+    %z = linalg.fill ins(%zero : f32) outs(%f : tensor<1x30x4x16xf32>) -> tensor<1x30x4x16xf32>
+    %c = linalg.contract indexing_maps = [#a, #w, #y] ins(%rows, %w : tensor<1x30x4x72xf32>, tensor<4x16x72xf32>) outs(%z : tensor<1x30x4x16xf32>) -> tensor<1x30x4x16xf32>
+    return %c : tensor<1x30x4x16xf32>
+  }
+}
+
+// -----
+
 // Near misses: windows side by side are copied once each, another op reads the copy, and a copy that computes.
 #beside = affine_map<(n, y, x, c, u, v) -> (n, c, y * 3 + u, x * 3 + v)>
 #window = affine_map<(n, y, x, c, u, v) -> (n, c, y * 2 + u, x * 2 + v)>
