@@ -165,6 +165,8 @@ private:
   std::optional<Expr> joinQuotients(const Expr &a, const Expr &b);
   /// Makes `other` stand for the atom from here on.
   void replaceAtom(unsigned id, const Expr &other);
+  /// Makes the atom again from its operands, of which more may be known now.
+  void makeAnew(unsigned id);
   std::optional<int64_t> intervalLower(const Expr &a) const;
   std::optional<int64_t> lowerBound(const Expr &a, unsigned depth, unsigned &steps) const;
   std::string print(const Expr &a, unsigned depth) const;

@@ -213,23 +213,28 @@ void Symbols::assumeNotNegative(const Expr &a) {
   if (!least || (lower && *lower >= *least))
     return;
   lower = least;
-  // What was made of it follows, the oldest first: a quotient that is not negative is rounded down where it was rounded
-  // to zero, and the lesser of two may be known now.
-  for (unsigned id = 0, count = storage->atoms.size(); id != count; ++id) {
-    Kind kind = storage->atoms[id].kind;
-    if (!llvm::is_contained({Kind::FloorDiv, Kind::TruncDiv, Kind::Min, Kind::Max}, kind) ||
-        storage->replacements.count(id))
-      continue;
-    Expr x = simplify(storage->atoms[id].operands[0]), y = simplify(storage->atoms[id].operands[1]);
-    Expr again = simplify(kind == Kind::Min        ? min(x, y)
-                          : kind == Kind::Max      ? max(x, y)
-                          : kind == Kind::FloorDiv ? floorDiv(x, y)
-                                                   : truncDiv(x, y));
-    auto mentions = [&](const auto &term) { return llvm::is_contained(term.first, id); };
-    if (!again.overflowed() && !llvm::any_of(again.getTerms(), mentions))
-      replaceAtom(id, again);
-    std::optional<int64_t> low = lowerBound(x), by = y.constant();
-    if (kind == Kind::FloorDiv && low && by && *by > 0)
-      storage->atoms[id].lower = std::max(storage->atoms[id].lower.value_or(INT64_MIN), floorDivide(*low, *by));
-  }
+  // What was made of it follows. Twice: a quotient may be older than another that says what it is.
+  for (int round = 0; round != 2; ++round)
+    for (unsigned id = 0, count = storage->atoms.size(); id != count; ++id)
+      makeAnew(id);
+}
+
+/// A quotient that is not negative is rounded down where it was rounded to zero, and the lesser of two may be known
+/// now.
+void Symbols::makeAnew(unsigned id) {
+  Kind kind = storage->atoms[id].kind;
+  if (!llvm::is_contained({Kind::FloorDiv, Kind::TruncDiv, Kind::Min, Kind::Max}, kind) ||
+      storage->replacements.count(id))
+    return;
+  Expr x = simplify(storage->atoms[id].operands[0]), y = simplify(storage->atoms[id].operands[1]);
+  Expr again = simplify(kind == Kind::Min        ? min(x, y)
+                        : kind == Kind::Max      ? max(x, y)
+                        : kind == Kind::FloorDiv ? floorDiv(x, y)
+                                                 : truncDiv(x, y));
+  auto mentions = [&](const auto &term) { return llvm::is_contained(term.first, id); };
+  if (!again.overflowed() && !llvm::any_of(again.getTerms(), mentions))
+    replaceAtom(id, again);
+  std::optional<int64_t> low = lowerBound(x), by = y.constant();
+  if (kind == Kind::FloorDiv && low && by && *by > 0)
+    storage->atoms[id].lower = std::max(storage->atoms[id].lower.value_or(INT64_MIN), floorDivide(*low, *by));
 }
