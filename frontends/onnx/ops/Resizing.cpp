@@ -257,7 +257,7 @@ Tensor weightMatrix(Node &n, const Resizing &r, size_t entry, const Expr &input)
   w.value = n.generate(w.dtype, w.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
     Num length = fromIndex(b, loc, DType::F64, inputs), o = fromIndex(b, loc, DType::F64, at[0]);
     Num place = placeOf(r, entry, o, length, fromIndex(b, loc, DType::F64, outputs));
-    Num stretch = r.antialias ? atMost(d.scale, d.scale.constant(1)) : d.scale.constant(1);
+    Num stretch = atMost(d.scale, d.scale.constant(1)); // the filter widens as the output shrinks
     Num reach = ceil((r.mode == "linear" ? 1.0 : 2.0) / stretch), first = floor(place) - reach;
     Num here = fromIndex(b, loc, DType::F64, at[1]), zero = place.constant(0);
     Value taps = toIndex(clampedInteger(2.0 * reach + 2.0, constantNum(b, loc, DType::I64, int64_t(0)),

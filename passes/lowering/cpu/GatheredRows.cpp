@@ -1,6 +1,7 @@
 #include "passes/lowering/cpu/GatheredRows.h"
 #include "passes/lowering/choose/Epilogue.h"
 
+#include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -11,30 +12,13 @@ using namespace mlir;
 namespace attn {
 namespace {
 
-/// Adds to `factors` how often each loop is in `expr`; false where that is not linear.
-bool addFactors(AffineExpr expr, int64_t times, MutableArrayRef<int64_t> factors, int64_t &constant) {
-  if (auto dim = dyn_cast<AffineDimExpr>(expr))
-    factors[dim.getPosition()] += times;
-  else if (auto number = dyn_cast<AffineConstantExpr>(expr))
-    constant += times * number.getValue();
-  else if (auto binary = dyn_cast<AffineBinaryOpExpr>(expr); binary && expr.getKind() == AffineExprKind::Add)
-    return addFactors(binary.getLHS(), times, factors, constant) &&
-           addFactors(binary.getRHS(), times, factors, constant);
-  else if (auto by = binary ? dyn_cast<AffineConstantExpr>(binary.getRHS()) : AffineConstantExpr();
-           by && expr.getKind() == AffineExprKind::Mul)
-    return addFactors(binary.getLHS(), times * by.getValue(), factors, constant);
-  else
-    return false;
-  return true;
-}
-
-/// How often each loop is in each dimension of what `copy` reads.
+/// How often each loop is in each dimension of what `copy` reads; none where one is not a sum of multiples.
 std::optional<SmallVector<SmallVector<int64_t>>> factorsOf(linalg::GenericOp copy) {
   SmallVector<SmallVector<int64_t>> all;
   for (AffineExpr expr : copy.getMatchingIndexingMap(copy.getDpsInputOperand(0)).getResults()) {
-    SmallVector<int64_t> factors(copy.getNumLoops(), 0);
-    int64_t constant = 0;
-    if (!addFactors(expr, 1, factors, constant) || constant != 0)
+    SmallVector<int64_t> factors;
+    if (failed(getFlattenedAffineExpr(expr, copy.getNumLoops(), 0, &factors)) ||
+        factors.size() != copy.getNumLoops() + 1 || factors.pop_back_val() != 0)
       return std::nullopt;
     all.push_back(std::move(factors));
   }
