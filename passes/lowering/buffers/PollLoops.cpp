@@ -98,11 +98,23 @@ Operation *findPlace(scf::ForOp loop) {
   return place;
 }
 
+/// How far behind `from` an end `to` is at most, where that is known: of a share of a loop, min(from + share, end).
+std::optional<int64_t> getSpan(Value from, Value to) {
+  std::optional<int64_t> first = getConstantIntValue(from), last = getConstantIntValue(to);
+  if (first && last)
+    return *last - *first;
+  if (Operation *op = to.getDefiningOp(); isa_and_nonnull<arith::MinUIOp, arith::MinSIOp>(op))
+    for (Value end : op->getOperands())
+      if (auto sum = end.getDefiningOp<arith::AddIOp>(); sum && sum.getLhs() == from)
+        return getConstantIntValue(sum.getRhs());
+  return std::nullopt;
+}
+
 /// Whether `loop` is known to end soon, whatever a run brings.
 bool isShort(scf::ForOp loop, const std::optional<int64_t> &cost) {
-  std::optional<int64_t> from = getConstantIntValue(loop.getLowerBound()),
-                         to = getConstantIntValue(loop.getUpperBound()), step = getConstantIntValue(loop.getStep());
-  return cost && from && to && step && (*to <= *from || (*to - *from + *step - 1) / *step <= kBudget / *cost);
+  std::optional<int64_t> span = getSpan(loop.getLowerBound(), loop.getUpperBound()),
+                         step = getConstantIntValue(loop.getStep());
+  return cost && span && step && (*span <= 0 || (*span - 1) / *step + 1 <= kBudget / *cost);
 }
 
 /// The end of a piece of `outer` that would go on to `end`.

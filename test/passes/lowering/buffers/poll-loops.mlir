@@ -130,3 +130,55 @@ func.func @region(%x: memref<?x?xf32>) attributes {attn.entry} {
   }
   return
 }
+
+// -----
+
+// A share of a loop that is known to be short does not look, even where only the run knows all of the loop; a long
+// share does, and a loop whose end has to do with another place.
+// CHECK-LABEL: func.func @shares
+// CHECK: scf.parallel
+// CHECK-NOT: attn.poll
+// CHECK: memref.store {{.+}}, %arg0
+// CHECK-NOT: attn.poll
+// CHECK: scf.parallel
+// CHECK: memref.store {{.+}}, %arg0
+// CHECK: attn.poll
+// CHECK: scf.parallel
+// CHECK: memref.store {{.+}}, %arg0
+// CHECK: attn.poll
+func.func @shares(%x: memref<?xf32>, %shares: index) attributes {attn.entry} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c1024 = arith.constant 1024 : index
+  %c1000000 = arith.constant 1000000 : index
+  %zero = arith.constant 0.0 : f32
+  %n = memref.dim %x, %c0 : memref<?xf32>
+  scf.parallel (%i) = (%c0) to (%shares) step (%c1) {
+    %first = arith.muli %i, %c1024 : index
+    %next = arith.addi %first, %c1024 : index
+    %end = arith.minui %next, %n : index
+    scf.for %j = %first to %end step %c1 {
+      memref.store %zero, %x[%j] : memref<?xf32>
+    }
+    scf.reduce
+  }
+  scf.parallel (%i) = (%c0) to (%shares) step (%c1) {
+    %first = arith.muli %i, %c1000000 : index
+    %next = arith.addi %first, %c1000000 : index
+    %end = arith.minui %next, %n : index
+    scf.for %j = %first to %end step %c1 {
+      memref.store %zero, %x[%j] : memref<?xf32>
+    }
+    scf.reduce
+  }
+  scf.parallel (%i) = (%c0) to (%shares) step (%c1) {
+    %first = arith.muli %i, %c1024 : index
+    %next = arith.addi %first, %c1024 : index
+    %end = arith.minui %next, %n : index
+    scf.for %j = %i to %end step %c1 {
+      memref.store %zero, %x[%j] : memref<?xf32>
+    }
+    scf.reduce
+  }
+  return
+}
