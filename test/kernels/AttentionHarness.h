@@ -88,9 +88,9 @@ double readFloat(const Buffer &buffer, const std::string &type, int64_t n);
 using Region = std::function<double(double, const At &)>;
 
 struct Reference {
-  Region score, weight, masked;
-  std::function<double(double)> activation;
-  std::function<bool(const At &)> visible;
+  Region score, weight = nullptr, masked = nullptr;
+  std::function<double(double)> activation = nullptr;
+  std::function<bool(const At &)> visible = nullptr;
   /// What a row holds whose every score is -inf; the average of all values where infinite.
   double emptyRow = NAN;
 };

@@ -80,7 +80,8 @@ private:
   Value callProduct(func::FuncOp kernel) {
     SmallVector<Value> inputs = {toMatrix(b, loc, op.getLhs(), leading)};
     llvm::append_range(inputs, parts);
-    return emitRowProduct(b, loc, {op.getLhs(), type, spec.rows, spec.depth, spec.columns}, kernel, inputs,
+    return emitRowProduct(b, loc, {op.getLhs(), type, spec.rows, spec.depth, spec.columns, /*columns=*/{}}, kernel,
+                          inputs,
                           /*elementwise=*/{});
   }
 
