@@ -10,6 +10,9 @@ namespace attn::test {
 /// A score region that scales, and its reference.
 constexpr char kScale[] = "%k = arith.constant 0.125 : f32\n%y = arith.mulf %s, %k : f32";
 inline double scaled(double s, const At &) { return 0.125 * s; }
+/// One that adds its first capture, too.
+constexpr char kScaleAdd[] = "%k = arith.constant 0.125 : f32\n%x = arith.mulf %s, %k : f32\n"
+                             "%y = arith.addf %x, %c0 : f32";
 
 /// Makes `buffer` hold `values`, again and again.
 template <typename T> void set(const Buffer &buffer, std::initializer_list<T> values) {

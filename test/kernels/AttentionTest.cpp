@@ -7,9 +7,6 @@ using namespace attn::test;
 
 namespace {
 
-constexpr char kScaleAdd[] = "%k = arith.constant 0.125 : f32\n%x = arith.mulf %s, %k : f32\n"
-                             "%y = arith.addf %x, %c0 : f32";
-
 class AttentionTest : public AttentionFixture {};
 
 INSTANTIATE_TEST_SUITE_P(Isas, AttentionTest, testing::ValuesIn(kIsas), [](auto &info) { return info.param; });
@@ -75,57 +72,6 @@ TEST_P(AttentionTest, Layouts) {
 }
 
 // Additive captures of every shape, each read in another way.
-TEST_P(AttentionTest, AdditiveCaptures) {
-  for (const char *dims : {"", "bj", "bhij", "ij", "bi", "ib", "bhji", "hjb", "ijb", "h"})
-    for (const char *dynamic : {"ij", ""}) {
-      bool isMain = std::string(dims) == "bhij" || std::string(dims) == "ib" || std::string(dims) == "bj";
-      // All of them on one ISA; elsewhere those that its lanes change.
-      if (isMain ? isa == "portable" && *dynamic : !*dynamic || isa != "avx512")
-        continue;
-      Attention a;
-      a.score = kScaleAdd;
-      a.captures = {{dims, "f32"}};
-      a.dynamic = dynamic;
-      Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 37}, {'j', 29}, {'d', 16}, {'e', 16}};
-      auto kernel = compileAttention(isa, a, sizes);
-      ASSERT_TRUE(kernel);
-      for (int64_t i : {37, 9, 2}) {
-        sizes['i'] = *dynamic ? i : 37;
-        Operands o(a, sizes);
-        ASSERT_TRUE(kernel->call(o.all()));
-        auto score = [&](double s, const At &at) { return 0.125 * s + o.captures[0][o.offset(dims, at)]; };
-        ASSERT_EQ(compareWithReference(o, score), "") << dims << " " << dynamic << " " << i;
-      }
-    }
-}
-
-TEST_P(AttentionTest, SelectByBooleanMask) {
-  for (const char *fill : {"0xff800000", "-1.0e4", "-3.40282347e+38"})
-    for (const char *dims : {"bj", "bhij", "bi"}) {
-      if ((fill[0] == '-' || isa == "portable") && std::string(dims) != "bhij")
-        continue;
-      Attention a;
-      a.score = "%z = arith.constant 0 : i8\n%low = arith.constant " + std::string(fill) +
-                " : f32\n%k = arith.cmpi ne, %c0, %z : i8\n%y = arith.select %k, %s, %low : f32";
-      a.captures = {{dims, "i8"}};
-      a.dynamic = "i";
-      Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 45}, {'j', 29}, {'d', 8}, {'e', 8}};
-      auto kernel = compileAttention(isa, a, sizes);
-      ASSERT_TRUE(kernel);
-      for (int64_t i : {45, 4}) {
-        sizes['i'] = i;
-        Operands o(a, sizes);
-        std::mt19937 random(5);
-        for (int64_t n = 0; n < o.captures[0].size(); ++n)
-          o.captures[0].data<int8_t>()[n] = random() % 3 == 0;
-        ASSERT_TRUE(kernel->call(o.all()));
-        double low = fill[0] == '0' ? -INFINITY : std::stod(fill);
-        auto score = [&](double s, const At &at) { return o.captures[0].data<int8_t>()[o.offset(dims, at)] ? s : low; };
-        ASSERT_EQ(compareWithReference(o, score), "") << dims << " " << fill << " " << i;
-      }
-    }
-}
-
 // A row without a visible key, beside rows with some, by policy and mask value.
 TEST_P(AttentionTest, MaskedRows) {
   for (const char *policy : {"nan", "zero", "uniform", "finite"}) {
@@ -294,40 +240,6 @@ TEST_P(AttentionTest, NotANumberInQueries) {
     }
 }
 
-TEST_P(AttentionTest, IndicesInTheRegion) {
-  Attention a; // causal, with a slope by head and a shift by batch
-  a.score = R"(%i = attn.index 2 : index
-    %j = attn.index 3 : index
-    %h = attn.index 1 : index
-    %b = attn.index 0 : index
-    %d = arith.subi %j, %i : index
-    %n = arith.index_cast %d : index to i32
-    %f = arith.sitofp %n : i32 to f32
-    %hn = arith.index_cast %h : index to i32
-    %hf = arith.sitofp %hn : i32 to f32
-    %slope = arith.constant 0.25 : f32
-    %t = arith.mulf %hf, %slope : f32
-    %u = arith.mulf %t, %f : f32
-    %x = arith.addf %s, %u : f32
-    %limit = arith.addi %i, %b : index
-    %k = arith.cmpi sle, %j, %limit : index
-    %low = arith.constant 0xff800000 : f32
-    %y = arith.select %k, %x, %low : f32)";
-  a.dynamic = "i";
-  Sizes sizes = {{'b', 2}, {'h', 3}, {'i', 1}, {'j', 50}, {'d', 8}, {'e', 9}};
-  auto kernel = compileAttention(isa, a, sizes);
-  ASSERT_TRUE(kernel);
-  for (int64_t i : {3, 7, 33, 50}) {
-    sizes['i'] = i;
-    Operands o(a, sizes);
-    ASSERT_TRUE(kernel->call(o.all()));
-    auto score = [&](double s, const At &at) {
-      return at.at('j') <= at.at('i') + at.at('b') ? s + 0.25 * at.at('h') * (at.at('j') - at.at('i')) : -INFINITY;
-    };
-    ASSERT_EQ(compareWithReference(o, score), "") << i;
-  }
-}
-
 // Windows on either side of the query, and rows that see no key: values that no query sees are not read.
 TEST_P(AttentionTest, LimitsOfKeys) {
   constexpr int64_t kNone = 1000;
@@ -375,27 +287,7 @@ TEST_P(AttentionTest, LimitsOfKeys) {
   }
 }
 
-TEST_P(AttentionTest, WeightRegion) {
-  for (const char *policy : {"zero", "uniform"}) {
-    Attention a; // a head mask and a NaN guard after the softmax
-    a.score = kScaleAdd;
-    a.weight = "%y = arith.mulf %s, %c1 : f32";
-    a.captures = {{"bij", "f32"}, {"h", "f32"}};
-    a.maskedRows = policy;
-    Sizes sizes = {{'b', 2}, {'h', 3}, {'i', 37}, {'j', 301}, {'d', 8}, {'e', 9}};
-    auto kernel = compileAttention(isa, a, sizes);
-    ASSERT_TRUE(kernel);
-    Operands o(a, sizes);
-    for (int64_t j = 0; j < 301; ++j)
-      o.captures[0][4 * 301 + j] = -INFINITY;
-    ASSERT_TRUE(kernel->call(o.all()));
-    bool isZero = policy[0] == 'z';
-    auto score = [&](double s, const At &at) { return 0.125 * s + o.captures[0][o.offset("bij", at)]; };
-    auto weight = [&](double w, const At &at) { return (isZero && std::isnan(w) ? 0 : w) * o.captures[1][at.at('h')]; };
-    ASSERT_EQ(compareWithReference(o, score, weight, isZero ? 0 : INFINITY), "") << policy;
-  }
-}
-
+// A dear region is written once, in a loop over the keys of a tile: captures of every shape, every tail of keys.
 TEST_P(AttentionTest, SameBitsForEveryCut) {
   Attention a;
   a.score = kScaleAdd;

@@ -39,8 +39,9 @@ BlockEmitter::BlockEmitter(AttentionCode &k, const AttentionScratch &scratch, co
   for (size_t operand : spec.denseMasks)
     dense.push_back(view(operand));
   auto readsRows = [](const OperandView &view) { return view.has(Dim::I) && view.isContiguous(Dim::J); };
-  joinsEdge = lanes == 16 && llvm::none_of(captures, readsRows) && llvm::none_of(dense, readsRows) &&
-              (spec.formula().hasKey || !readsRows(query));
+  bool readsAnyRows = llvm::any_of(captures, readsRows) || llvm::any_of(dense, readsRows) ||
+                      (!spec.formula().hasKey && readsRows(query));
+  joinsEdge = lanes == 16 && (!readsAnyRows || isDear(spec.score));
   bounds = mask.bounds(begin, endOfRows() - 1);
   bool needsAll = needsAllKeys();
   // Whole tiles, but for the end of all keys.
@@ -299,8 +300,15 @@ AttentionScratch AttentionScratch::allocate(AttentionCode &k, int64_t vectors) {
     scratch.factors = k.scratch(rows);
   if (spec.letsHiddenTakePart())
     scratch.emptyRows = k.scratch(rows);
-  if (!spec.extras.empty())
+  bool hasDear = isDear(spec.score) || isDear(spec.weight) || isDear(spec.masked);
+  if (!spec.extras.empty() || hasDear)
     scratch.tile = k.scratch(spec.keyTile * rows);
+  scratch.captured.resize(spec.numCaptures);
+  for (auto [n, buffer] : llvm::enumerate(scratch.captured)) {
+    AffineMap map = spec.maps[spec.firstCapture + n];
+    if (hasDear && map.isFunctionOfDim(Dim::I) && map.isFunctionOfDim(Dim::J))
+      buffer = k.scratch(spec.keyTile * rows, spec.types[spec.firstCapture + n].getElementType());
+  }
   if (!spec.blockLists.empty()) {
     scratch.marks = k.scratch(KeyLists::sizeOfMarks(spec, rows), k.b.getI32Type());
     scratch.tileKeys = k.scratch(spec.keyBlock / spec.keyTile, k.b.getIndexType());

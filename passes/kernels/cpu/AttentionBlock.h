@@ -16,11 +16,13 @@ struct AttentionScratch {
   Buffer keys;                ///< [keyTile][key width, up to a multiple of lanes]; exp(2k) for tanh
   Buffer rawQueries, rawKeys; ///< the same before exp, for tanh
   Buffer values;              ///< [keyBlock][value width, up to a multiple of lanes], widened or paired
-  Buffer tile;                ///< [keyTile][R] or its transpose, for extra results
-  Buffer marks;               ///< of KeyLists, for a block of keys
-  Buffer scores;              ///< [storedKeys][R]
-  Buffer emptyRows;           ///< [R] not 0 where a query sees no key, and hidden ones take part then
-  Buffer tileKeys;            ///< [keyBlock / keyTile] the first key of each tile of weights, with key lists
+  Buffer tile;                ///< [keyTile][R] or its transpose, for extra results and dear regions
+  /// [keyTile][R] by capture: of those with queries and keys, in a dear region
+  llvm::SmallVector<Buffer> captured;
+  Buffer marks;     ///< of KeyLists, for a block of keys
+  Buffer scores;    ///< [storedKeys][R]
+  Buffer emptyRows; ///< [R] not 0 where a query sees no key, and hidden ones take part then
+  Buffer tileKeys;  ///< [keyBlock / keyTile] the first key of each tile of weights, with key lists
 
   /// Allocates for blocks of `vectors` registers of queries.
   static AttentionScratch allocate(AttentionCode &k, int64_t vectors);

@@ -99,6 +99,9 @@ private:
   Mask isListedTile();
   Vecs marksOfTile();
   void applyRegion(mlir::Block &block, mlir::Value result, Vecs &tile, const Index &key, bool isEdge);
+  void applyInLoop(mlir::Block &block, mlir::Value result, Vecs &tile, const Index &key, bool isEdge);
+  void applyToKey(mlir::Block &block, mlir::Value result, llvm::MutableArrayRef<Vec> scores, const Index &position,
+                  llvm::function_ref<llvm::SmallVector<Term>(size_t)> capturedOf);
   void keepScores(ExtraSource stage, const Index &first, bool isEdge, const Vecs &scores);
 
   //===--- in and out -----------------------------------------------------===//
@@ -173,7 +176,7 @@ private:
   bool isPacked = false;
   /// Whether the last tile of keys, which may be short, is one of the others. Where loads take a mask register, code of
   /// its own for it would be half of a kernel and no faster; but masked loads of many long rows are slow (a float mask
-  /// of 2,001 keys took 1.2 times as long on Zen 5, 1.05 times with a branch around them).
+  /// of 2,001 keys took 1.2 times as long on Zen 5, 1.05 times with a branch around them), unless dear scores hide it.
   bool joinsEdge = false;
   Index tileMarks; ///< where the marks of the tile at hand begin
 };

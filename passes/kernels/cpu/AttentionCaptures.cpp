@@ -49,7 +49,7 @@ CaptureReader::Tile CaptureReader::read(const Index &key, int64_t count, bool is
   Tile tile(count, hoisted);
   if (!hoisted.empty())
     return tile;
-  if (view.has(Dim::I) && view.isContiguous(Dim::J)) {
+  if (transposes()) {
     for (int64_t v = 0; v < queries.vectors; ++v)
       for (auto [r, column] : llvm::enumerate(transposedTile(key, count, v, isEdge, numKeys)))
         tile[r].push_back(column);

@@ -19,6 +19,9 @@ public:
   /// The capture for keys [key, key + count). With `isEdge`, keys from numKeys on are some value of a key before it.
   Tile read(const Index &key, int64_t count, bool isEdge, const Index &numKeys) const;
 
+  /// Whether keys stand side by side in memory, and a tile of them is read at once.
+  bool transposes() const { return view.has(AttentionOp::Dim::I) && view.isContiguous(AttentionOp::Dim::J); }
+
 private:
   llvm::SmallVector<Vec> transposedTile(const Index &key, int64_t count, int64_t vector, bool isEdge,
                                         const Index &numKeys) const;

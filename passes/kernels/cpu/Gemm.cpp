@@ -2,7 +2,6 @@
 
 #include "passes/kernels/cpu/TileHeights.h"
 
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
@@ -14,27 +13,12 @@ constexpr int64_t kLineBytes = 64;
 // Where one block of rows uses each panel once, the panels are a stream that is
 // bound by memory: so far ahead of it lines are asked for.
 constexpr int64_t kStreamAhead = 4096;
-// An epilogue up to this cost is applied to the sums in their registers, once
-// for every tile height; a dearer one would be copied too often, and is one
-// loop over the tile instead. One erf counts as kMathCost.
-constexpr int64_t kDirectCost = 8;
-constexpr int64_t kMathCost = 20;
-
-int64_t getCost(Block *block) {
-  int64_t cost = 0;
-  if (block)
-    for (Operation &op : block->without_terminator())
-      cost += isa_and_nonnull<math::MathDialect>(op.getDialect()) ? kMathCost : 1;
-  return cost;
-}
-
-/// Whether the sums go from their registers through the epilogue to C, at every
-/// tile height. Where all sizes are open, those would be 108 masked stores with
-/// addresses of their own, a third of what such a product takes to compile; the
+/// Whether the sums go from their registers through the epilogue to C, at every tile height. Where all sizes are open,
+/// those would be 108 masked stores with addresses of their own, a third of what such a product takes to compile; the
 /// way through memory costs 1 % of a run at K = 512, 3 % at K = 64 (Zen 5).
 bool goesDirect(const GemmSpec &spec) {
   bool isOpen = ShapedType::isDynamic(spec.m) && ShapedType::isDynamic(spec.n) && ShapedType::isDynamic(spec.k);
-  return !isOpen && getCost(spec.epilogue) <= kDirectCost;
+  return !isOpen && !isDear(spec.epilogue);
 }
 
 } // namespace

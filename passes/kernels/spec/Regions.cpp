@@ -2,6 +2,7 @@
 
 #include "dialects/attn/AttnOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -25,6 +26,16 @@ TypedAttr getScalarConstant(Value value) {
   if (!value.getType().isIntOrIndexOrFloat() || !matchPattern(value, m_Constant(&attribute)))
     return {};
   return dyn_cast<TypedAttr>(attribute);
+}
+
+bool isDear(Block *block) {
+  // One erf counts as 20 of the cheap ones.
+  constexpr int64_t kMost = 8, kMathCost = 20;
+  int64_t cost = 0;
+  if (block)
+    for (Operation &op : block->without_terminator())
+      cost += isa_and_nonnull<math::MathDialect>(op.getDialect()) ? kMathCost : 1;
+  return cost > kMost;
 }
 
 std::string sizeText(int64_t size) { return ShapedType::isDynamic(size) ? "x" : std::to_string(size); }

@@ -22,6 +22,10 @@ mlir::TypedAttr getScalarConstant(mlir::Value value);
 /// scalar is yielded. Otherwise `reason`, if given, tells what stands in the way.
 bool canVectorizeBlock(mlir::Block &block, std::string *reason = nullptr);
 
+/// Whether `block` is too dear to be written once per register of a tile at every height, which takes long to compile:
+/// a kernel then writes it in a loop over the tile, whose elements go through memory. False for null.
+bool isDear(mlir::Block *block);
+
 /// The generic form of `block` without locations and value names, constants
 /// from outside included: equal for blocks that compute the same thing by the
 /// same ops. Part of the key of a kernel that carries the block.
