@@ -178,8 +178,13 @@ protected:
 
 TEST_P(IntegerGemm, SumsAreExactAtEveryEdge) {
   // Columns and depths around a panel, a group of rows and a register; heights around a tile.
-  for (int64_t n : {1, 15, 48, 97})
+  for (int64_t n : {1, 15, 17, 48, 97})
     checkSums({5, 7, n});
+  // Panels of 64 columns, and around them.
+  for (int64_t n : {63, 64, 65, 128})
+    checkSums({7, 9, n, false, true, ZeroPoint::ByColumn});
+  for (int64_t m : {0, 1, 5, 6, 7, 13})
+    checkSums({m, 12, 64});
   for (int64_t k : {1, 3, 4, 65, 200})
     checkSums({3, k, 20, false, true, ZeroPoint::ByColumn});
   for (int64_t m : {0, 1, 8, 17})
@@ -322,6 +327,23 @@ TEST(IntegerGemmSpec, FewRowsHaveNoTiles) {
   std::string reason;
   EXPECT_FALSE(canBuildIntegerGemm(many, &reason));
   EXPECT_EQ(reason, "tiles need products of 4 bytes and panels of 32 columns");
+}
+
+/// Panels are as wide as leaves fewer columns empty, where no tiles want 32 columns and registers hold 24 sums
+/// beside 4.
+TEST(IntegerGemmSpec, PanelsFitTheColumns) {
+  MLIRContext context;
+  context.loadDialect<AttnDialect>();
+  auto width = [&](StringRef isa, int64_t n) {
+    return IntegerGemmSpec::forTarget(makeTarget(context, isa), ShapedType::kDynamic, 64, n).panelWidth();
+  };
+  for (int64_t n : {64, 128, 256, 512, 1024})
+    EXPECT_EQ(width("avx512vnni", n), 64) << n;
+  for (int64_t n : {1, 32, 48, 96, 384, 768, 3072})
+    EXPECT_EQ(width("avx512vnni", n), 48) << n;
+  EXPECT_EQ(width("avx512vnni", ShapedType::kDynamic), 48);
+  EXPECT_EQ(width("avx512", 64), 48);
+  EXPECT_EQ(width("amxint8", 64), 32);
 }
 
 TEST(IntegerGemmSpec, SaysWhatItCannotBuild) {

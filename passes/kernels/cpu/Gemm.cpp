@@ -25,13 +25,9 @@ bool goesDirect(const GemmSpec &spec) {
 
 GemmEmitter::GemmEmitter(KernelFunction &f, const GemmSpec &spec)
     : PanelTasks(f.k, spec, spec.isBatched), spec(spec), width(spec.panelWidth()),
-      rowElements(width * spec.rowsPerStep() * spec.parts),
-      vectors(ShapedType::isDynamic(spec.n)
-                  ? spec.tileVectors
-                  : std::clamp<int64_t>(llvm::divideCeilSigned(spec.n, spec.lanes), 1, spec.tileVectors)),
-      f32(k.b.getF32Type()), panelType(elementType(spec.storage, k.b.getContext())),
-      elementBytes(panelType.getIntOrFloatBitWidth() / 8), isDirect(goesDirect(spec)),
-      result(k, spec, spec.n, width, spec.lanes) {
+      rowElements(width * spec.rowsPerStep() * spec.parts), vectors(spec.usedVectors(spec.n)), f32(k.b.getF32Type()),
+      panelType(elementType(spec.storage, k.b.getContext())), elementBytes(panelType.getIntOrFloatBitWidth() / 8),
+      isDirect(goesDirect(spec)), result(k, spec, spec.n, width, spec.lanes) {
   takeArguments(f);
 }
 

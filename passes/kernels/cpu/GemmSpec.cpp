@@ -34,12 +34,9 @@ void GemmSpec::fitColumns(TargetAttr target, ArrayRef<int64_t> parts) {
   auto ends = [&](int64_t width) {
     return !parts.empty() && llvm::all_of(parts.drop_back(), [&](int64_t count) { return count % width == 0; });
   };
-  auto padded = [&](int64_t width) { return static_cast<int64_t>(llvm::alignTo(n, width)); };
-  bool hasLessPadding = padded(wide) * 51 <= padded(narrow) * 50;
-  if (ends(narrow) != ends(wide) ? ends(narrow) : !hasLessPadding)
+  if (ends(narrow) != ends(wide) ? ends(narrow) : !wouldFillWide(n))
     return;
-  tileRows = 6; // 24 + 4 + 1 registers
-  tileVectors = 4;
+  widenPanels();
   fitCaches(target);
 }
 
@@ -119,8 +116,8 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason) {
     return fail(reason, "blocks of rows share panels of f16, or of bf16 by rows of f32");
   if (spec.hasHalfTiles && (!spec.sharesPanels || spec.storage != PanelStorage::F16 || spec.lanes != 16))
     return fail(reason, "tiles of parts need panels of f16 that rows share, and 16 lanes");
-  if (spec.gathersRows && (spec.storage == PanelStorage::I8 || spec.hasNarrowRows || spec.hasHalfTiles ||
-                           ShapedType::isDynamic(spec.k)))
+  if (spec.gathersRows &&
+      (spec.storage == PanelStorage::I8 || spec.hasNarrowRows || spec.hasHalfTiles || ShapedType::isDynamic(spec.k)))
     return fail(reason, "rows are gathered in f32, for panels of floats whose depth is fixed");
   if (spec.storage == PanelStorage::I8 && spec.group < 1)
     return fail(reason, "a group of " + Twine(spec.group) + " rows is empty");

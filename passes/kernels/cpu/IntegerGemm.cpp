@@ -69,7 +69,7 @@ void IntegerGemmEmitter::emitTask(Index task) {
 
 Vecs IntegerGemmEmitter::loadRight(const Index &step) {
   Vecs right;
-  for (int64_t v = 0; v < spec.tileVectors; ++v)
+  for (int64_t v = 0; v < vectors; ++v)
     right.push_back(panels.vector(spec.lanes * group, panelAt, step, v * spec.lanes * group));
   return right;
 }
@@ -101,7 +101,7 @@ IntegerGemmEmitter::Sums IntegerGemmEmitter::addSteps(const Sums &init, int64_t 
 
 /// The sums of `height` rows and one panel, to the scratch.
 void IntegerGemmEmitter::emitTile(int64_t height) {
-  int64_t vectors = spec.tileVectors, tail = ShapedType::isDynamic(spec.k) ? 0 : spec.k % group;
+  int64_t tail = ShapedType::isDynamic(spec.k) ? 0 : spec.k % group;
   Index whole = depth / group;
   Sums carried(Vecs(height * vectors, sumsOf(0)), prefetchAt);
   // A single row waits for the panel's bytes, however they are multiplied. Of more rows narrow steps take 0.69 of the
@@ -146,7 +146,6 @@ Vecs IntegerGemmEmitter::multiply(Vecs sums, int64_t height, const Vecs &right, 
 
 /// The same of one step or of two, whose products fit 16 bits together.
 Vecs IntegerGemmEmitter::multiplyNarrow(Vecs sums, int64_t height, ArrayRef<Index> steps, ArrayRef<Vecs> right) {
-  int64_t vectors = spec.tileVectors;
   for (int64_t r = 0; r < height; ++r) {
     Vecs left;
     for (const Index &step : steps)
@@ -207,9 +206,9 @@ Num IntegerGemmEmitter::rowSum(Index row) {
 /// epilogue and stores them from row `first` on.
 void IntegerGemmEmitter::emitRows(const Index &first, const Index &place, const Index &count) {
   result.forColumns(panel, [&](const PanelColumns &columns) {
-    int64_t vectors = result.vectorsOf(columns);
+    int64_t used = result.vectorsOf(columns);
     Vecs corrections, zeros;
-    for (int64_t v = 0; v < vectors; ++v) {
+    for (int64_t v = 0; v < used; ++v) {
       int64_t offset = v * spec.lanes;
       if (spec.hasRowZero)
         corrections.push_back(rowZero * columnSums.vector(spec.lanes, panelAt, offset));
@@ -225,7 +224,7 @@ void IntegerGemmEmitter::emitRows(const Index &first, const Index &place, const 
         Num all = spec.hasRowZero ? rowZero * toNum(depth, i32) : k.i32(0);
         difference = k.splat(all - (hasRowSums ? rowSums(at) : rowSum(at)), spec.lanes);
       }
-      for (int64_t v = 0; v < vectors; ++v) {
+      for (int64_t v = 0; v < used; ++v) {
         Vec sum = scratch.vector(spec.lanes, place + r, v * spec.lanes);
         if (spec.hasRowZero)
           sum = sum - corrections[v];

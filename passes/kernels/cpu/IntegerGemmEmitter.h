@@ -14,8 +14,8 @@ class IntegerGemmEmitter : PanelTasks {
 public:
   IntegerGemmEmitter(KernelFunction &f, const IntegerGemmSpec &spec)
       : PanelTasks(f.k, spec, spec.isBatched), spec(spec), width(spec.panelWidth()), group(spec.group()),
-        stepBytes(width * group), i8(k.b.getI8Type()), i32(k.b.getI32Type()), bytes(k, spec.dot),
-        result(k, spec, spec.n, width, spec.lanes) {
+        stepBytes(width * group), vectors(spec.usedVectors(spec.n)), i8(k.b.getI8Type()), i32(k.b.getI32Type()),
+        bytes(k, spec.dot), result(k, spec, spec.n, width, spec.lanes) {
     takeArguments(f);
   }
 
@@ -44,6 +44,7 @@ private:
 
   const IntegerGemmSpec &spec;
   const int64_t width, group, stepBytes; ///< of a panel: columns; rows and bytes of a step
+  const int64_t vectors;                 ///< of a panel that hold columns
   const mlir::Type i8, i32;
 
   ByteProducts bytes;

@@ -27,6 +27,8 @@ IntegerGemmSpec IntegerGemmSpec::forTarget(TargetAttr target, int64_t m, int64_t
     spec.tileRows = 12; // without tiles: 24 + 2 + 1 registers
     spec.tileVectors = 2;
   }
+  if (!hasTilePanels && spec.dot == ByteDot::Quads && spec.wouldFillWide(n))
+    spec.widenPanels();
   constexpr int64_t kOpenDepth = 1024;
   int64_t depth = ShapedType::isDynamic(k) ? kOpenDepth : std::max<int64_t>(k, 1);
   if (hasTilePanels && (ShapedType::isDynamic(m) || m >= kFewestTileRows)) {

@@ -4,11 +4,25 @@ using namespace mlir;
 
 namespace attn {
 
+int64_t PanelTile::usedVectors(int64_t n) const {
+  return ShapedType::isDynamic(n) ? tileVectors : std::clamp<int64_t>(llvm::divideCeilSigned(n, lanes), 1, tileVectors);
+}
+
 void PanelCut::fitRegisters(TargetAttr target) {
   lanes = target.getF32Lanes();
   // 24 + 3 + 1 of 32 registers; 12 + 2 + 1 and 8 + 2 + 1 of 16.
   tileRows = lanes == 16 ? 8 : lanes == 8 ? 6 : 4;
   tileVectors = lanes == 16 ? 3 : 2;
+}
+
+void PanelCut::widenPanels() {
+  tileRows = 6; // 24 + 4 + 1 registers
+  tileVectors = 4;
+}
+
+bool PanelCut::wouldFillWide(int64_t n) const {
+  auto padded = [&](int64_t vectors) { return static_cast<int64_t>(llvm::alignTo(n, vectors * lanes)); };
+  return lanes == 16 && !ShapedType::isDynamic(n) && padded(4) * 51 <= padded(tileVectors) * 50;
 }
 
 // A chunk of A and the panel at hand share the second-level cache. B comes once

@@ -11,6 +11,8 @@ struct PanelTile {
 
   /// Columns of a panel, the `width` of the attributes that pack one.
   int64_t panelWidth() const { return tileVectors * lanes; }
+  /// Registers of a panel that hold any of `n` columns.
+  int64_t usedVectors(int64_t n) const;
 };
 
 /// Which rows of A stay in the second-level cache while the panels go by, so that they come once from beyond it.
@@ -24,6 +26,10 @@ struct PanelCut : PanelTile {
 protected:
   /// The tile that fits the registers of the target.
   void fitRegisters(TargetAttr target);
+  /// The other tile of 32 registers: panels of 64 columns instead of 48.
+  void widenPanels();
+  /// Whether they leave fewer of `n` columns empty, by 2 % of them.
+  bool wouldFillWide(int64_t n) const;
   /// Sets chunkBlocks, of `m` rows of `rowBytes`, which a column of a panel has, too.
   void chooseChunks(TargetAttr target, int64_t m, int64_t rowBytes);
   /// Sets tileGroups.
