@@ -114,8 +114,9 @@ private:
       return arith::CmpIOp::create(at, loc, predicate, number, bound);
     };
     Value shown = arith::IndexCastOp::create(at, loc, at.getIndexType(), token);
-    Value holds = arith::AndIOp::create(at, loc, compare(arith::CmpIPredicate::sge, token, integer(-1)),
-                                        compare(arith::CmpIPredicate::slt, shown, vocabulary));
+    Value holds = arith::AndIOp::create(
+        at, loc, compare(arith::CmpIPredicate::sge, token, arith::ConstantIntOp::create(at, loc, -1, 64)),
+        compare(arith::CmpIPredicate::slt, shown, vocabulary));
     std::string message =
         ("search: input '" + name + "' " + is + " {0}, which is outside the vocabulary of {1} tokens; -1 says none")
             .str();

@@ -88,7 +88,9 @@ def check(name, attnc, attn_run, work):
     for kind in ("greedy", "beam:1"):
         if kind == "beam:1" and "repetition_penalty" in options:
             continue  # counts logarithms of probabilities less
-        subprocess.run([attnc, folder, f"--generate={kind}", "-o", library], check=True, stderr=subprocess.DEVNULL)
+        # What writes the IR down checks it, too, after each pass.
+        dump = [f"--dump-ir={work / name}-ir"] if kind == "greedy" else []
+        subprocess.run([attnc, folder, f"--generate={kind}", "-o", library, *dump], check=True, stderr=subprocess.DEVNULL)
         rng = np.random.default_rng(4)
         for batch, prompt in ((1, 1), (1, 7), (3, 1), (3, 7)):
             ids = rng.integers(3, folders.VOCABULARY, (batch, prompt))
