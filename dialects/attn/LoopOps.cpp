@@ -1,4 +1,5 @@
 #include "dialects/attn/LoopOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
 using namespace mlir::bufferization;
@@ -30,12 +31,28 @@ AliasingValueList GrowOp::getAliasingValues(OpOperand &, const AnalysisState &) 
   return {{getResult(), BufferRelation::Equivalent}};
 }
 
+FailureOr<BufferLikeType> GrowOp::getBufferType(Value value, const BufferizationOptions &, const BufferizationState &,
+                                                SmallVector<Value> &) {
+  return cast<BufferLikeType>(getMemRefTypeWithStaticIdentityLayout(cast<TensorType>(value.getType())));
+}
+
 LogicalResult GrowOp::bufferize(RewriterBase &rewriter, const BufferizationOptions &options,
                                 BufferizationState &state) {
   FailureOr<Value> buffer = ::mlir::bufferization::getBuffer(rewriter, getBuffer(), options, state);
   if (failed(buffer))
     return failure();
-  replaceOpWithNewBufferizedOp<GrowOp>(rewriter, getOperation(), buffer->getType(), *buffer, getSize(), getDim());
+  auto type = getMemRefTypeWithStaticIdentityLayout(cast<TensorType>(getBuffer().getType()));
+  if (buffer->getType() != type) { // a part of another buffer, which has no room behind it
+    SmallVector<Value> sizes;
+    for (int64_t dim = 0; dim < type.getRank(); ++dim)
+      if (type.isDynamicDim(dim))
+        sizes.push_back(memref::DimOp::create(rewriter, getLoc(), *buffer, dim));
+    FailureOr<Value> own = options.createAlloc(rewriter, getLoc(), cast<MemRefType>(type), sizes);
+    if (failed(own) || failed(options.createMemCpy(rewriter, getLoc(), *buffer, *own)))
+      return failure();
+    buffer = own;
+  }
+  replaceOpWithNewBufferizedOp<GrowOp>(rewriter, getOperation(), type, *buffer, getSize(), getDim());
   return success();
 }
 

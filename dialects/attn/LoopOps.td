@@ -11,7 +11,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def Attn_GrowOp : Attn_Op<"grow", [AllTypesMatch<["buffer", "result"]>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
     DeclareOpInterfaceMethods<BufferizableOpInterface,
-      ["bufferizesToMemoryRead", "bufferizesToMemoryWrite", "getAliasingValues", "bufferize"]>]> {
+      ["bufferizesToMemoryRead", "bufferizesToMemoryWrite", "getAliasingValues", "getBufferType", "bufferize"]>]> {
   let summary = "a buffer with room for more, and the same contents in front";
   let description = [{
     `result` has at least `size` elements in dimension `dim`, and where `buffer`
@@ -22,7 +22,7 @@ def Attn_GrowOp : Attn_Op<"grow", [AllTypesMatch<["buffer", "result"]>,
 
     Consumes `buffer`: bufferisation takes the result for the same memory, which
     is sound because the old buffer is not read afterwards (a tensor that is gets
-    copied before).
+    copied before). The result is dense: a part of another buffer is copied.
 
     * (C1) `dim` is a dynamic dimension of the type.
 

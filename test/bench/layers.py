@@ -6,13 +6,14 @@ chunks, at the sizes of the models that they come from, as PyTorch's exporters w
     longformer  Longformer-base: one layer on 4,096 tokens, a window of 512, one global token
     mamba2      Mamba-2 130M: the mixer of one layer on 1,024 tokens, in chunks of 256
     gated-delta a gated delta rule (Qwen3-Next) of 8 heads of 64 on 1,024 tokens, in chunks of 64
+    sliding-chunks, delta-rule  what longformer and gated-delta do between their projections, alone
 """
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e" / "wild"))
-NAMES = ("deformable", "outlook", "longformer", "mamba2", "gated-delta")
-UNROLLED = ("mamba2", "gated-delta")  # which the exporter that traces scripts cannot write
+NAMES = ("deformable", "outlook", "longformer", "mamba2", "gated-delta", "sliding-chunks", "delta-rule")
+UNROLLED = ("mamba2", "gated-delta", "delta-rule")  # which the exporter that traces scripts cannot write
 MAPS = ((80, 80), (40, 40), (20, 20), (10, 10))
 OPSET = 18  # the first with Col2Im, which outlook attention ends with
 
@@ -60,6 +61,36 @@ def gated_delta(torch):
     config = Qwen3NextConfig(hidden_size=768, linear_num_key_heads=8, linear_num_value_heads=8, linear_key_head_dim=64,
                              linear_value_head_dim=64)
     return Qwen3NextGatedDeltaNet(config, 0), {"x": torch.randn(1, 1024, 768)}
+
+
+def sliding_chunks(torch):
+    from transformers import LongformerConfig
+    from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
+
+    class Chunks(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = LongformerSelfAttention(LongformerConfig(attention_window=[512]), 0)
+            self.attention.config.onnx_export = True
+
+        def forward(self, query, key, value):
+            scores = self.attention._sliding_chunks_query_key_matmul(query / 8, key, 256)
+            return self.attention._sliding_chunks_matmul_attn_probs_value(torch.softmax(scores, -1), value, 256)
+
+    return Chunks(), {n: torch.randn(1, 4096, 12, 64) for n in ("query", "key", "value")}
+
+
+def delta_rule(torch):
+    from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
+
+    class Rule(torch.nn.Module):
+        def forward(self, query, key, value, decay, beta):
+            gate = -torch.nn.functional.softplus(decay)
+            return torch_chunk_gated_delta_rule(query, key, value, gate, torch.sigmoid(beta),
+                                                use_qk_l2norm_in_kernel=True)[0]
+
+    return Rule(), {n: torch.randn(1, 1024, 8, 64) for n in ("query", "key", "value")} | {
+        n: torch.randn(1, 1024, 8) for n in ("decay", "beta")}
 
 
 def make(name):

@@ -64,17 +64,45 @@ OpFoldResult sizeOf(OpBuilder &b, Value buffer, int64_t dim) {
   return product;
 }
 
-Value denseCopyOf(OpBuilder &b, Location loc, Value buffer) {
+/// A buffer of the shape of `buffer`, laid out as `layout` says, or dense where that is null. Strides that the layout
+/// leaves open are as large as all that the others reach.
+Value copyOf(OpBuilder &b, Location loc, Value buffer, MemRefType layout) {
   auto type = cast<MemRefType>(buffer.getType());
-  SmallVector<Value> sizes;
-  for (auto [dim, size] : llvm::enumerate(type.getShape()))
-    if (ShapedType::isDynamic(size)) {
-      OpFoldResult known = sizeOf(b, buffer, dim);
-      sizes.push_back(known ? getValueOrCreateConstantIndexOp(b, loc, known)
-                            : memref::DimOp::create(b, loc, buffer, dim).getResult());
-    }
-  return memref::AllocOp::create(b, loc, MemRefType::get(type.getShape(), type.getElementType()), sizes,
-                                 b.getI64IntegerAttr(64));
+  SmallVector<OpFoldResult> sizes;
+  SmallVector<Value> open;
+  for (auto [dim, size] : llvm::enumerate(type.getShape())) {
+    OpFoldResult known = ShapedType::isDynamic(size) ? sizeOf(b, buffer, dim) : OpFoldResult(b.getIndexAttr(size));
+    sizes.push_back(known ? known : OpFoldResult(memref::DimOp::create(b, loc, buffer, dim).getResult()));
+    if (ShapedType::isDynamic(size))
+      open.push_back(getValueOrCreateConstantIndexOp(b, loc, sizes.back()));
+  }
+  auto allocate = [&](ArrayRef<int64_t> shape, ValueRange openSizes) {
+    return memref::AllocOp::create(b, loc, MemRefType::get(shape, type.getElementType()), openSizes,
+                                   b.getI64IntegerAttr(64));
+  };
+  if (!layout)
+    return allocate(type.getShape(), open);
+  auto [known, offset] = layout.getStridesAndOffset();
+  offset = ShapedType::isDynamic(offset) ? 0 : offset;
+  AffineExpr x, y;
+  bindSymbols(b.getContext(), x, y);
+  auto apply = [&](AffineExpr expr, ArrayRef<OpFoldResult> operands) {
+    return affine::makeComposedFoldedAffineApply(b, loc, expr, operands);
+  };
+  // Behind the last element that the known strides reach, or 1 where there is none.
+  OpFoldResult reach = b.getIndexAttr(1);
+  for (auto [size, stride] : llvm::zip_equal(sizes, known))
+    if (!ShapedType::isDynamic(stride))
+      reach = apply(x + y * stride, {reach, size});
+  SmallVector<OpFoldResult> strides(known.size());
+  for (int64_t dim = known.size() - 1; dim >= 0; --dim) {
+    strides[dim] = ShapedType::isDynamic(known[dim]) ? reach : OpFoldResult(b.getIndexAttr(known[dim]));
+    if (ShapedType::isDynamic(known[dim]))
+      reach = apply(x * y, {reach, sizes[dim]});
+  }
+  Value elements = getValueOrCreateConstantIndexOp(b, loc, apply(x + offset, {reach}));
+  Value all = allocate({ShapedType::kDynamic}, elements);
+  return memref::ReinterpretCastOp::create(b, loc, layout, all, b.getIndexAttr(offset), sizes, strides);
 }
 
 /// Whether `type` is as far known as `wanted`: a cast to what is only hoped for
@@ -88,31 +116,35 @@ bool knowsStrides(MemRefType type, MemRefType wanted) {
   return fits(offset, wantedOffset) && llvm::all_of_zip(strides, wantedStrides, fits);
 }
 
-/// Gives the kernel what its signature says: dense buffers, or views with the strides that it reads.
-void densifyOperands(KernelOp op) {
+/// Gives the kernel what its signature says: dense buffers, or views with the strides that it reads. What a slice was
+/// when the kernel was chosen may have become a buffer of its own, since something writes to it.
+void matchSignature(KernelOp op) {
   auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, op.getCalleeAttr());
   for (OpOperand &operand : op->getOpOperands()) {
     auto type = dyn_cast<MemRefType>(operand.get().getType());
-    if (!type || type.getLayout().isIdentity())
+    if (!type)
       continue;
     OpBuilder b(op);
-    Type wanted = callee && operand.getOperandNumber() < callee.getNumArguments()
-                      ? callee.getArgumentTypes()[operand.getOperandNumber()]
-                      : Type();
-    auto strided = dyn_cast_or_null<MemRefType>(wanted);
-    if (strided && !strided.getLayout().isIdentity() && knowsStrides(type, strided)) {
-      if (type != strided)
-        operand.set(memref::CastOp::create(b, op.getLoc(), strided, operand.get()));
+    Type asked = callee && operand.getOperandNumber() < callee.getNumArguments()
+                     ? callee.getArgumentTypes()[operand.getOperandNumber()]
+                     : Type();
+    auto layout = dyn_cast_or_null<MemRefType>(asked);
+    if (layout && layout.getLayout().isIdentity())
+      layout = MemRefType();
+    if (type == layout || (!layout && type.getLayout().isIdentity()))
+      continue;
+    if (layout && knowsStrides(type, layout)) {
+      operand.set(memref::CastOp::create(b, op.getLoc(), layout, operand.get()));
       continue;
     }
-    Value view = operand.get(), dense = denseCopyOf(b, op.getLoc(), view);
+    Value view = operand.get(), copy = copyOf(b, op.getLoc(), view, layout);
     if (op.isDpsInit(&operand)) {
       b.setInsertionPointAfter(op);
-      copyAsGeneric(b, op.getLoc(), dense, view);
+      copyAsGeneric(b, op.getLoc(), copy, view);
     } else {
-      copyAsGeneric(b, op.getLoc(), view, dense);
+      copyAsGeneric(b, op.getLoc(), view, copy);
     }
-    operand.set(dense);
+    operand.set(copy);
   }
 }
 
@@ -209,7 +241,7 @@ struct FinishBuffersPass : attn::impl::FinishBuffersPassBase<FinishBuffersPass> 
     for (GrowOp grow : grows)
       expandGrow(grow);
     for (KernelOp kernel : kernels)
-      densifyOperands(kernel);
+      matchSignature(kernel);
     for (memref::CopyOp copy : copies) {
       if (!isa<MemRefType>(copy.getSource().getType()) || !isa<MemRefType>(copy.getTarget().getType()))
         continue;

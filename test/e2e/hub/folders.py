@@ -5,7 +5,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto as T, helper as h, numpy_helper
 
-WIDTH, VOCABULARY, PLACES, EOS, BOS = 8, 23, 64, 1, 2
+WIDTH, HEADS, VOCABULARY, PLACES, EOS, BOS = 8, 2, 23, 64, 1, 2
 PAD = VOCABULARY + 1  # added behind the vocabulary, as people do: no step may be given it
 rng = np.random.default_rng(12)
 TABLE = rng.normal(size=(VOCABULARY, WIDTH)).astype(np.float32)
@@ -52,8 +52,15 @@ def put_decoder(g, tokens, mask, positions, past, states):
     x = g("Add", g("Gather", TABLE, tokens), g("Gather", PLACE, positions))
     if states:
         x = g("Add", x, g("Unsqueeze", g("ReduceMean", states, axes=[1], keepdims=0), axes(1)))
-    query = g("Unsqueeze", x, axes(1))
-    keys = g("Concat", past, query, axis=2) if past else g("Identity", query)
+    heads = lambda value, width: g("Transpose", g("Reshape", value, axes(0, 0, HEADS, width)), perm=[0, 2, 1, 3])
+    if states:
+        query = own = heads(x, WIDTH // HEADS)
+    else:  # as GPT-NeoX has them: query and key are slices of one projection, and the key is the first state
+        eye = np.eye(WIDTH, dtype=np.float32).reshape(WIDTH, HEADS, WIDTH // HEADS)
+        both = heads(g("MatMul", x, np.concatenate([eye, eye], 2).reshape(WIDTH, -1)), 2 * WIDTH // HEADS)
+        part = lambda n: g("Slice", both, axes(n * WIDTH // HEADS), axes((n + 1) * WIDTH // HEADS), axes(3))
+        query, own = part(0), part(1)
+    keys = g("Concat", past, own, axis=2) if past else g("Identity", own)
     scores = g("MatMul", query, g("Transpose", keys, perm=[0, 1, 3, 2]))
     count, new = sizes(g, keys, 2), sizes(g, tokens, 1)
     columns = g("Range", np.int64(0), count, np.int64(1))
@@ -62,7 +69,7 @@ def put_decoder(g, tokens, mask, positions, past, states):
     if mask:
         visible = g("And", visible, g("Unsqueeze", g("Cast", mask, to=T.BOOL), axes(1, 2)))
     weights = g("Softmax", g("Where", visible, scores, np.float32(-1e9)), axis=-1)
-    mixed = g("Squeeze", g("MatMul", weights, keys), axes(1))
+    mixed = g("Reshape", g("Transpose", g("MatMul", weights, keys), perm=[0, 2, 1, 3]), axes(0, 0, WIDTH))
     return g("MatMul", g("Add", x, mixed), OUT), keys
 
 
@@ -72,13 +79,15 @@ def decoder(tokens, mask, states=None):
     x = TABLE[tokens].astype(np.float64) + PLACE[positions]
     if states is not None:
         x = x + states.mean(1, keepdims=True)
-    scores = x @ x.transpose(0, 2, 1)
     n = tokens.shape[1]
-    visible = np.tril(np.ones((n, n), bool))[None] & (mask[:, None] != 0)
+    rows = x.reshape(len(x), n, HEADS, -1).transpose(0, 2, 1, 3)
+    scores = rows @ rows.transpose(0, 1, 3, 2)
+    visible = np.tril(np.ones((n, n), bool)) & (mask[:, None, None] != 0)
     scores = np.where(visible, scores, -1e9)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
-    return ((x + weights @ x)[:, -1] @ OUT.astype(np.float64))
+    mixed = (weights @ rows).transpose(0, 2, 1, 3).reshape(x.shape)
+    return ((x + mixed)[:, -1] @ OUT.astype(np.float64))
 
 
 def encode(ids, mask):
@@ -98,7 +107,7 @@ def write_encoder(folder):
 def write_decoder(path, has_encoder, has_past, has_present, is_merged=False):
     g = Graph()
     tokens = ["batch_size", "sequence_length"]
-    cache = ["batch_size", 1, "past_sequence_length", WIDTH]
+    cache = ["batch_size", HEADS, "past_sequence_length", WIDTH // HEADS]
     inputs = [info("input_ids", T.INT64, tokens)]
     if has_encoder:
         inputs.append(info("encoder_hidden_states", T.FLOAT, ["batch_size", "encoder_sequence_length", WIDTH]))
@@ -132,7 +141,8 @@ def write_decoder(path, has_encoder, has_past, has_present, is_merged=False):
             g("Identity", keys, name="present.0.key")
     outputs = [info("logits", T.FLOAT, [*tokens, VOCABULARY])]
     if has_present:
-        outputs.append(info("present.0.key", T.FLOAT, ["batch_size", 1, "past_sequence_length + sequence_length", WIDTH]))
+        longer = [*cache[:2], "past_sequence_length + sequence_length", cache[3]]
+        outputs.append(info("present.0.key", T.FLOAT, longer))
     g.save(path, inputs, outputs)
 
 

@@ -29,6 +29,26 @@ func.func @strided(%x: memref<8x8xf32>, %n: index, %y: memref<8x8xf32>) attribut
   return
 }
 
+// A kernel that was chosen for the strides of a slice gets them where the slice has become a buffer of its own, and where
+// it lies in another one: what the signature leaves open reaches beyond the rest.
+// CHECK-LABEL: func.func @own_buffer(
+// CHECK-SAME: %[[X:.*]]: memref<?x4x?x8xf32>, %[[B:.*]]: index, %[[N:.*]]: index
+// CHECK: %[[ALL:.*]] = memref.alloc(%{{.*}}) {{.*}}: memref<?xf32>
+// CHECK: %[[LIKE:.*]] = memref.reinterpret_cast %[[ALL]] to offset: [8], sizes: [%{{.*}}, 4, %{{.*}}, 8], strides: [%{{.*}}, %{{.*}}, 24, 1]
+// CHECK: linalg.generic {{.*}} ins(%[[X]] {{.*}} outs(%[[LIKE]]
+// CHECK: attn.kernel @takes_slice ins(%[[LIKE]]
+// CHECK: %[[VIEW:.*]] = memref.subview
+// CHECK: memref.reinterpret_cast
+// CHECK: linalg.generic {{.*}} ins(%[[VIEW]]
+// CHECK: attn.kernel @takes_slice
+func.func private @takes_slice(%a: memref<?x4x?x8xf32, strided<[?, ?, 24, 1], offset: 8>>, %c: memref<8x8xf32>) attributes {attn.kernel}
+func.func @own_buffer(%x: memref<?x4x?x8xf32>, %b: index, %n: index, %y: memref<8x8xf32>, %z: memref<?x4x?x16xf32>) attributes {attn.entry} {
+  attn.kernel @takes_slice ins(%x : memref<?x4x?x8xf32>) outs(%y : memref<8x8xf32>)
+  %s = memref.subview %z[0, 0, 0, 0] [%b, 4, %n, 8] [1, 1, 1, 1] : memref<?x4x?x16xf32> to memref<?x4x?x8xf32, strided<[?, ?, 16, 1]>>
+  attn.kernel @takes_slice ins(%s : memref<?x4x?x8xf32, strided<[?, ?, 16, 1]>>) outs(%y : memref<8x8xf32>)
+  return
+}
+
 // The size of a view is the one that it was given, through reshapes, too; an argument's is asked for.
 // CHECK-LABEL: func.func @sizes(
 // CHECK-SAME: %[[X:.*]]: memref<8x8xf32>, %[[Y:.*]]: memref<?xf32>, %[[N:.*]]: index
