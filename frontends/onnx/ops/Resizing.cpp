@@ -92,9 +92,17 @@ Num placeInCrop(const Resizing &r, size_t entry, const Num &o, const Num &input)
   return begin * (input - 1.0) + select(exact == 1.0, 0.5 * range, o * range / (exact - 1.0));
 }
 
-Num placeOf(const Resizing &r, size_t entry, const Num &o, const Num &input, const Num &output) {
-  return r.place == Place::Crop ? placeInCrop(r, entry, o, input)
-                                : placeOf<Num>(r.place, o, r.dims[entry].scale, input, output);
+/// An output of a dimension, as the run has it.
+struct Output {
+  Num o, place, input; ///< number, place in the input, length of the input: f64
+  Num stays;           ///< whether the dimension turns out to stay as it is
+};
+
+Output outputAt(const Resizing &r, size_t entry, const Num &o, const Num &input, const Num &outputs) {
+  if (r.place == Place::Crop)
+    return {o, placeInCrop(r, entry, o, input), input, o != o};
+  Num scale = r.dims[entry].scale, stays = (scale == 1.0) & (input == outputs);
+  return {o, select(stays, o, placeOf<Num>(r.place, o, scale, input, outputs)), input, stays};
 }
 
 /// Of one dimension, tensors [..., size, ...] of rank of the input: row t of each output, its weight (but for the
@@ -123,8 +131,8 @@ public:
       else
         addComputed(t);
     if (r.place == Place::Crop)
-      tables.beyond = compute(
-          DType::Bool, [&](const Num &place, const Num &length) { return (place < 0.0) | (place > length - 1.0); });
+      tables.beyond =
+          compute(DType::Bool, [&](const Output &at) { return (at.place < 0.0) | (at.place > at.input - 1.0); });
     return std::move(tables);
   }
 
@@ -163,30 +171,32 @@ private:
     return n.constantTensor(of, sizes, {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(T)});
   }
 
+  /// Where the dimension stays, each output is its own element in equal parts: those beside it take no part, which may
+  /// be no finite numbers.
   void addComputed(int64_t tap) {
-    tables.rows.push_back(compute(DType::I64, [&](const Num &place, const Num &length) {
-      Num at = firstTap(r, place, r.dims[entry].scale) + static_cast<double>(tap);
-      Num last = convert(length - 1.0, DType::I64), row = clampedInteger(at, last.constant(0), last);
-      return maximum(row, row.constant(0));
+    tables.rows.push_back(compute(DType::I64, [&](const Output &at) {
+      Num first = firstTap(r, at.place, r.dims[entry].scale),
+          row = select(at.stays, at.o, first + static_cast<double>(tap));
+      Num last = convert(at.input - 1.0, DType::I64);
+      return maximum(clampedInteger(row, last.constant(0), last), last.constant(0));
     }));
     if (r.mode == "nearest")
       return;
-    tables.weights.push_back(compute(dtype, [&](const Num &place, const Num &length) {
-      Num first = firstTap(r, place, r.dims[entry].scale), zero = place.constant(0);
+    tables.weights.push_back(compute(dtype, [&](const Output &at) {
+      Num first = firstTap(r, at.place, r.dims[entry].scale), zero = at.place.constant(0);
       Num all = zero, own = zero;
       for (int64_t t = 0; t != countTaps(r); ++t) {
-        Num other = first + static_cast<double>(t), weight = filterAt(r, other - place);
+        Num other = first + static_cast<double>(t), weight = filterAt(r, other - at.place);
         if (r.excludeOutside)
-          weight = select((other < 0.0) | (other > length - 1.0), zero, weight);
+          weight = select((other < 0.0) | (other > at.input - 1.0), zero, weight);
         all = all + weight;
         own = t == tap ? weight : own;
       }
-      return convert(own / all, dtype);
+      return convert(select(at.stays, zero + 1.0 / static_cast<double>(countTaps(r)), own / all), dtype);
     }));
   }
 
-  /// A table from the place of each output and the length of the input, both f64.
-  Tensor compute(DType of, llvm::function_ref<Num(const Num &, const Num &)> body) {
+  Tensor compute(DType of, llvm::function_ref<Num(const Output &)> body) {
     Value inputs = n.symbols().materialize(n.builder(), n.loc(), input);
     Value outputs = n.symbols().materialize(n.builder(), n.loc(), shape[dim]);
     Tensor table;
@@ -195,8 +205,7 @@ private:
     DType stored = of == DType::Bool ? DType::U8 : of;
     table.value = n.generate(stored, shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
       Num length = fromIndex(b, loc, DType::F64, inputs), o = fromIndex(b, loc, DType::F64, at[dim]);
-      return convert(body(placeOf(r, entry, o, length, fromIndex(b, loc, DType::F64, outputs)), length), stored)
-          .value();
+      return convert(body(outputAt(r, entry, o, length, fromIndex(b, loc, DType::F64, outputs))), stored).value();
     });
     return table;
   }
@@ -256,7 +265,7 @@ Tensor weightMatrix(Node &n, const Resizing &r, size_t entry, const Expr &input)
   w.shape.append({d.size, input});
   w.value = n.generate(w.dtype, w.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
     Num length = fromIndex(b, loc, DType::F64, inputs), o = fromIndex(b, loc, DType::F64, at[0]);
-    Num place = placeOf(r, entry, o, length, fromIndex(b, loc, DType::F64, outputs));
+    Num place = outputAt(r, entry, o, length, fromIndex(b, loc, DType::F64, outputs)).place;
     Num stretch = atMost(d.scale, d.scale.constant(1)); // the filter widens as the output shrinks
     Num reach = ceil((r.mode == "linear" ? 1.0 : 2.0) / stretch), first = floor(place) - reach;
     Num here = fromIndex(b, loc, DType::F64, at[1]), zero = place.constant(0);
