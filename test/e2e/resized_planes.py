@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Resize of planes against its formula in float64: resized_planes.py ATTNC ATTN_RUN FOLDER
 
-Known and open sizes, dimensions that grow and shrink, types, scales whose products with sizes are rounded, and an infinity
-that reaches the outputs around it alone.
+Known and open sizes, dimensions that grow and shrink, types, scales whose products with sizes are rounded, integers whose
+sums lie beyond their type, and an infinity that reaches the outputs around it alone.
 """
 import math
 import pathlib
@@ -90,9 +90,12 @@ def check(name, mode, place, x, shape, by_scales, is_open, flags):
     assert y.shape == tuple(shape), (name, y.shape, shape)
     finite = np.isfinite(want)
     assert (np.isfinite(y) == finite).all(), f"{name}: {np.isfinite(y).sum()} finite results, {finite.sum()} expected"
-    eps = np.finfo(x.dtype).eps if x.dtype.kind == "f" else 0
+    least = 0
+    if x.dtype.kind != "f":
+        want, least = np.clip(want, np.iinfo(x.dtype).min, np.iinfo(x.dtype).max), 0 if mode in ROUNDINGS else 1
+    eps = np.finfo(x.dtype if x.dtype.kind == "f" else np.float32).eps
     error = np.abs(y[finite].astype(np.float64) - want[finite]).max(initial=0)
-    assert error <= 16 * eps * np.abs(x[np.isfinite(x)]).max(), f"{name}: {error}"
+    assert error <= least + 16 * eps * np.abs(x[np.isfinite(x)].astype(np.float64)).max(), f"{name}: {error}"
 
 
 def main():
@@ -114,6 +117,12 @@ def main():
                 check(f"scales {n} {kind.__name__}", "linear", "half_pixel", x.astype(kind), new, True, is_open, [])
             check(f"scales {n} bytes", "nearest", "asymmetric", (x * 50).astype(np.int8), new, True, is_open, [])
             count += 4
+    for kind in (np.uint8, np.int8, np.int16, np.int32):
+        ends = np.iinfo(kind)
+        x = np.random.default_rng(200).choice(np.array([ends.min, ends.max], kind), (1, 2, 7, 6))
+        for mode, is_open in (("cubic", False), ("cubic", True), ("linear", False)):
+            check(f"{mode} {kind.__name__}", mode, "half_pixel", x, (1, 2, 11, 17), False, is_open, [])
+            count += 1
     print(count, "resized planes agree")
 
 

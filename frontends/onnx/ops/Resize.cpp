@@ -1,5 +1,6 @@
 #include "frontends/onnx/Limits.h"
 #include "frontends/onnx/ops/Families.h"
+#include "frontends/onnx/ops/Formula.h"
 #include "frontends/onnx/ops/Loops.h"
 #include "frontends/onnx/ops/Resizing.h"
 #include "frontends/onnx/ops/RuntimeAxes.h"
@@ -168,6 +169,21 @@ LogicalResult readDims(Node &n, Resizing &r) {
   return success();
 }
 
+/// Sums in `dtype`. Those of integers may lie beyond its numbers, as a cubic filter and a rounding to f32 make them,
+/// and become its ends.
+FailureOr<Tensor> sumsAs(Node &n, const Resizing &r, const Tensor &y, DType dtype) {
+  bool isWithin = r.mode == "linear" && dtypeBits(dtype) < 32 && r.place != Place::Crop;
+  if (isFloat(dtype) || dtype == DType::Bool || dtypeBits(dtype) > 32 || isWithin)
+    return n.cast(y, dtype);
+  return formula(n, dtype, {y}, [&](ArrayRef<Num> v) {
+    Num limits = constantNum(v[0].builder(), v[0].location(), dtype, int64_t(0));
+    Num low = limits.lowest(), high = limits.highest();
+    if (dtypeBits(dtype) == 32)
+      return convert(clampedInteger(v[0], convert(low, DType::I64), convert(high, DType::I64)), dtype);
+    return convert(atMost(atLeast(v[0], convert(low, v[0].dtype())), convert(high, v[0].dtype())), dtype);
+  });
+}
+
 LogicalResult importResize(Node &n) {
   Resizing r;
   if (failed(expectInputs(n, 1)) || failed(readModes(n, r)) || failed(readDims(n, r)))
@@ -211,7 +227,11 @@ LogicalResult importResize(Node &n) {
     if (failed(y))
       return failure();
   }
-  n.setOutput(0, isNearest ? *y : n.cast(*y, x.dtype));
+  if (!isNearest)
+    y = sumsAs(n, r, *y, x.dtype);
+  if (failed(y))
+    return failure();
+  n.setOutput(0, *y);
   return success();
 }
 
