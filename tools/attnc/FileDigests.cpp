@@ -9,7 +9,9 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 using namespace llvm;
 
@@ -83,6 +85,17 @@ std::vector<std::string> readLines(StringRef path) {
   return lines;
 }
 
+/// Whether the time of a file's last change tells each of them.
+bool tellsChanges(const std::string &file) {
+  struct statfs system;
+  if (::statfs(file.c_str(), &system))
+    return false;
+  constexpr uint64_t kZfs = 0x2fc12fc1;
+  constexpr uint64_t kTelling[] = {EXT4_SUPER_MAGIC,     XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, kZfs,
+                                   OVERLAYFS_SUPER_MAGIC};
+  return is_contained(kTelling, static_cast<uint32_t>(system.f_type));
+}
+
 } // namespace
 
 FileDigests::FileDigests(StringRef folder) {
@@ -145,10 +158,11 @@ std::optional<FileDigest> FileDigests::of(const Twine &file, FileKind kind) cons
   struct stat before, after;
   if (::stat(name.c_str(), &before) || !S_ISREG(before.st_mode)) // what is read from a pipe is gone
     return std::nullopt;
+  bool isTold = tellsChanges(name);
   std::string state = stateOf(before, kind);
-  if (std::optional<FileDigest> known = find(state))
+  if (std::optional<FileDigest> known = isTold ? find(state) : std::nullopt)
     return known;
-  bool isSettled = std::time(nullptr) - before.st_ctim.tv_sec > kSettledSeconds;
+  bool isSettled = isTold && std::time(nullptr) - before.st_ctim.tv_sec > kSettledSeconds;
   auto buffer = MemoryBuffer::getFile(name, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!buffer)
     return std::nullopt;

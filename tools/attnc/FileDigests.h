@@ -23,7 +23,8 @@ enum class FileKind { Plain, Model };
 ///
 /// No program can set the time of a file's last change of status. It can stay the same through a change, though, for
 /// the time that a clock stands still or that written pages of a mapped file wait for the disk. So a file that was
-/// changed within the last minute is read each time.
+/// changed within the last minute is read each time, and one that lies elsewhere than on a disk of this machine, too:
+/// mapped pages in memory (tmpfs) wait for no disk, and what another machine changed may be told late (NFS).
 class FileDigests {
 public:
   explicit FileDigests(llvm::StringRef folder);
