@@ -19,9 +19,9 @@ namespace attn::tools {
 namespace {
 
 // An entry is this, the lengths of the compile's messages and of the library (8
-// bytes each), the messages as JSON, the library, and the BLAKE3 digest of all
-// from the lengths on.
-constexpr StringLiteral kMagic = "attnclib2";
+// bytes each), the messages as JSON, the library, and the BLAKE3 digest of the
+// key and all from the lengths on.
+constexpr StringLiteral kMagic = "attnclib3";
 constexpr StringLiteral kSuffix = ".library";
 constexpr size_t kDigestBytes = 32, kLengthBytes = 8, kPieceBytes = 1 << 20;
 constexpr uint64_t kLimit = uint64_t(10) << 30;
@@ -248,6 +248,7 @@ bool LibraryCache::load(StringRef output, WorkerResult &result) const {
     return false;
   raw_fd_ostream os(descriptor, /*shouldClose=*/true, /*unbuffered=*/true);
   BLAKE3 hasher;
+  hasher.update(key); // so that an entry under another name is none
   hasher.update(lengths);
   hasher.update(messages);
   bool isWhole = copy(entry.get(), library, os, hasher);
@@ -280,6 +281,7 @@ std::error_code LibraryCache::store(const Request &request, StringRef output, co
   raw_fd_ostream os(descriptor, /*shouldClose=*/true, /*unbuffered=*/true);
   os << kMagic << lengths << messages;
   BLAKE3 hasher;
+  hasher.update(key);
   hasher.update(lengths);
   hasher.update(messages);
   bool isWhole = copy(library.get(), status.getSize(), os, hasher);

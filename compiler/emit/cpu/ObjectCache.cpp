@@ -13,13 +13,21 @@
 namespace attn {
 namespace {
 
-// An entry is this, the SHA-256 of what follows, the object's stack size in eight bytes, and the object.
+// An entry is this, the SHA-256 of the key and what follows, the object's stack size in eight bytes, and the object.
 constexpr llvm::StringLiteral kMagic = "attncobj";
 constexpr size_t kDigestBytes = 32;
 // Changes with what the compiler does to a module between the key and the object.
-constexpr llvm::StringLiteral kVersion = "3 ";
+constexpr llvm::StringLiteral kVersion = "4 ";
 
 llvm::ArrayRef<uint8_t> bytesOf(llvm::StringRef text) { return {text.bytes_begin(), text.size()}; }
+
+/// With the key, an entry under the name of another is none.
+std::array<uint8_t, kDigestBytes> digestOf(llvm::StringRef key, llvm::StringRef payload) {
+  llvm::SHA256 hasher;
+  hasher.update(key);
+  hasher.update(payload);
+  return hasher.final();
+}
 
 } // namespace
 
@@ -42,7 +50,7 @@ bool ObjectCache::load(const llvm::Module &module, TargetAttr target, unsigned o
   if (!rest.consume_front(kMagic) || rest.size() < kDigestBytes)
     return false;
   llvm::StringRef payload = rest.drop_front(kDigestBytes);
-  if (bytesOf(rest.take_front(kDigestBytes)) != llvm::ArrayRef<uint8_t>(llvm::SHA256::hash(bytesOf(payload))))
+  if (bytesOf(rest.take_front(kDigestBytes)) != llvm::ArrayRef<uint8_t>(digestOf(key, payload)))
     return false;
   if (payload.size() < sizeof(uint64_t))
     return false;
@@ -64,7 +72,7 @@ void ObjectCache::store(const Object &object) const {
   llvm::support::endian::write64le(stackSize, object.stackSize);
   std::string payload(stackSize, sizeof(stackSize));
   payload.append(object.bytes.begin(), object.bytes.end());
-  auto digest = llvm::SHA256::hash(bytesOf(payload));
+  auto digest = digestOf(key, payload);
   llvm::raw_fd_ostream os(descriptor, /*shouldClose=*/true);
   os << kMagic;
   os.write(reinterpret_cast<const char *>(digest.data()), digest.size());
