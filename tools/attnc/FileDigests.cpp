@@ -6,6 +6,7 @@
 #include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/LEB128.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
@@ -20,7 +21,7 @@ namespace {
 
 // The file is this, the digest of all lines, and a line per file: its state, a
 // space, and [digest, external files...] as JSON.
-constexpr StringLiteral kDigestsMagic = "attncdig1";
+constexpr StringLiteral kDigestsMagic = "attncdig2";
 constexpr size_t kMostFiles = 256;
 constexpr int64_t kSettledSeconds = 60;
 
@@ -38,9 +39,17 @@ std::string stateOf(const struct stat &status, FileKind kind) {
   return state;
 }
 
-/// The files that a serialised model names: each is {key: "location", value:
-/// PATH} of an external_data. False where the word stands in another form, in
-/// which a path might hide.
+/// How an external_data of `size` bytes begins.
+std::string externalData(size_t size) {
+  std::string bytes = "\x6a";
+  raw_string_ostream os(bytes);
+  encodeULEB128(size, os);
+  return bytes;
+}
+
+/// The files that a serialised model names: each is an external_data of {key:
+/// "location", value: PATH} and nothing else. False where the word stands in
+/// another form, in which a path might hide: of two values, the last one counts.
 bool findExternalFiles(StringRef model, std::vector<std::string> &names) {
   constexpr StringLiteral word = "location", before = "\x0a\x08";
   for (size_t at = 0;;) {
@@ -48,10 +57,10 @@ bool findExternalFiles(StringRef model, std::vector<std::string> &names) {
     if (!found)
       break;
     at = static_cast<const char *>(found) - model.data();
-    bool isKey = model.take_front(at).ends_with(before);
+    StringRef entry = model.take_front(at);
     at += word.size();
     StringRef rest = model.substr(at);
-    if (!isKey || !rest.consume_front("\x12") || rest.size() < 2)
+    if (!entry.consume_back(before) || !rest.consume_front("\x12") || rest.size() < 2)
       return false;
     size_t length = uint8_t(rest[0]), header = 1;
     if (length >= 0x80) {
@@ -60,7 +69,8 @@ bool findExternalFiles(StringRef model, std::vector<std::string> &names) {
       if (uint8_t(rest[1]) >= 0x80)
         return false;
     }
-    if (rest.size() < header + length)
+    size_t all = before.size() + word.size() + 1 + header + length;
+    if (rest.size() < header + length || !entry.ends_with(externalData(all)))
       return false;
     names.push_back(rest.substr(header, length).str());
   }
