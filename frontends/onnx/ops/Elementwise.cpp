@@ -1,4 +1,5 @@
 #include "dialects/attn/Rounding.h"
+#include "frontends/onnx/Payload.h"
 #include "frontends/onnx/ops/Families.h"
 #include "frontends/onnx/ops/Formula.h"
 #include "frontends/onnx/ops/Narrow.h"
@@ -352,12 +353,19 @@ LogicalResult castTo(Node &n, DType to) {
   return success();
 }
 
+/// That no tensor here has the type that attribute `to` names.
+LogicalResult refuseTarget(Node &n) {
+  int64_t to = n.intAttr("to", 0);
+  std::string name = dataTypeName(to);
+  return n.unsupported() << "target type " << (name.empty() ? std::to_string(to) : name);
+}
+
 LogicalResult importCast(Node &n) {
   if (failed(expectInputs(n, 1)))
     return failure();
   std::optional<DType> to = dtypeFromProto(n.intAttr("to", 0));
   if (!to)
-    return n.unsupported() << "target type " << n.intAttr("to", 0);
+    return refuseTarget(n);
   return castTo(n, *to);
 }
 
@@ -372,7 +380,7 @@ LogicalResult importBitCast(Node &n) {
     return failure();
   std::optional<DType> to = dtypeFromProto(n.intAttr("to", 0));
   if (!to)
-    return n.unsupported() << "target type " << n.intAttr("to", 0);
+    return refuseTarget(n);
   const Tensor &x = n.input(0);
   MLIRContext *context = n.builder().getContext();
   Type from = elementType(context, x.dtype), type = elementType(context, *to);
