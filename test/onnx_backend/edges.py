@@ -25,11 +25,12 @@ def floats(*shape):
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-def case(name, op, inputs, outputs=1, opset=22, domain="", oracle="onnxruntime", refused="", kind=None,
+def case(name, op, inputs, outputs=1, opset=22, domain="", oracle="onnxruntime", refused="", invalid="", kind=None,
          **attributes):
-    """`inputs`: arrays, None for a missing one. `refused`: what the message says where dimensions are open."""
+    """`inputs`: arrays, None for a missing one. `refused`: what the message says where dimensions are open; `invalid`: what
+    it says wherever."""
     kind = kind or (onnx.TensorProto.INT64 if op == "NonMaxSuppression" else onnx.TensorProto.FLOAT)
-    CASES.append((name, op, inputs, outputs, opset, domain, oracle, refused, kind, attributes))
+    CASES.append((name, op, inputs, outputs, opset, domain, oracle, refused, invalid, kind, attributes))
 
 
 def build(op, inputs, outputs, opset, domain, kind, attributes, is_open):
@@ -90,27 +91,43 @@ def products():
     case("fused_matmul_vectors", "FusedMatMul", [floats(3, 5), floats(5)], domain="com.microsoft", transB=1)
 
 
+def resizes():
+    doubled, sizes = np.array([1, 1, 2, 2], np.float32), np.array([1, 1, 0, 6], np.int64)
+    for mode in ("nearest", "linear", "cubic"):
+        case(f"resize_no_rows_{mode}", "Resize", [floats(1, 2, 0, 3), None, doubled], mode=mode)
+        case(f"resize_no_batch_{mode}", "Resize", [floats(0, 2, 4, 3), None, doubled], mode=mode)
+        case(f"resize_to_no_rows_{mode}", "Resize", [floats(1, 1, 0, 3), None, None, sizes], mode=mode)
+        case(f"resize_to_rows_{mode}", "Resize", [floats(1, 1, 0, 3), None, None, np.array([1, 1, 4, 6], np.int64)],
+             mode=mode, invalid="to one with elements")
+    case("resize_no_rows_shrunk", "Resize", [floats(1, 1, 0, 3), None, np.array([1, 1, 0.7, 0.7], np.float32)], mode="linear", antialias=1)
+    case("resize_policy", "Resize", [floats(1, 1, 0, 3), None, None, np.array([0, 6], np.int64)], axes=[2, 3],
+         keep_aspect_ratio_policy="not_larger", invalid="to one with elements")
+    case("upsample_no_rows", "Upsample", [floats(1, 2, 0, 3), doubled], opset=9)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--only", default="")
     p.add_argument("--server", default=backend.SERVER)
     args = p.parse_args()
     warnings.simplefilter("ignore")
-    for family in (signals, detection, quantised, products):
+    for family in (signals, detection, quantised, products, resizes):
         family()
     server, passed, failed = backend.Server(args.server), 0, 0
-    for name, op, inputs, outputs, opset, domain, oracle, refused, kind, attributes in CASES:
+    for name, op, inputs, outputs, opset, domain, oracle, refused, invalid, kind, attributes in CASES:
         if args.only not in name:
             continue
         closed, feeds = build(op, inputs, outputs, opset, domain, kind, attributes, False)
-        expected = answer(closed, feeds, oracle)
+        expected = None if invalid else answer(closed, feeds, oracle)
         for is_open in (False, True):
             model, _ = build(op, inputs, outputs, opset, domain, kind, attributes, is_open)
             try:
                 got, _ = server.run(model, feeds, [o.name for o in model.graph.output])
-                wrong = next(filter(None, (suite.complaint(g, w, 1e-3) for g, w in zip(got, expected))), None)
+                wrong = "is not refused" if invalid else next(
+                    filter(None, (suite.complaint(g, w, 1e-3) for g, w in zip(got, expected))), None)
             except backend.Refused as refusal:
                 meant = is_open and refused and refused in refusal.message and refusal.code == backend.UNSUPPORTED
+                meant = meant or invalid and invalid in refusal.message and refusal.code != backend.UNSUPPORTED
                 wrong = None if meant else f"[{refusal.code}] {refusal.message}"
             passed += not wrong
             failed += bool(wrong)

@@ -112,6 +112,10 @@ LogicalResult scalesOfSizes(Node &n, Resizing &r, SmallVector<Expr> sizes) {
   for (auto [axis, size] : llvm::zip_equal(r.axes, sizes)) {
     if (failed(n.requireAtMost(0, size, "asks for a dimension of size {1}")))
       return failure();
+    // Of no elements nothing is made but none, and a common scale is not defined.
+    Expr least = policy == "stretch" ? n.symbols().min(size, 1) : Expr(1);
+    if (failed(n.requireAtMost(least, x.shape[axis], "resizes a dimension of size {1} to one with elements")))
+      return failure();
     Num scale = sizeAsDouble(n, size) / sizeAsDouble(n, x.shape[axis]);
     if (!common)
       common = scale;
@@ -205,11 +209,8 @@ LogicalResult importResize(Node &n) {
              (!matchPattern(d.scale.value(), m_Constant(&scale)) || scale.getValueAsDouble() == 1);
     });
   SmallVector<Expr, 4> shape(x.shape);
-  for (const Resized &d : r.dims) {
+  for (const Resized &d : r.dims)
     shape[d.dim] = d.size;
-    if (failed(n.requireAtMost(1, x.shape[d.dim], "resizes a dimension of size {1}")))
-      return failure();
-  }
   // First what shrinks, then along rows, so that as few elements as can be are read one by one.
   auto shrinks = [&](const Resized &d) {
     std::optional<int64_t> from = x.shape[d.dim].constant(), to = d.size.constant();
