@@ -105,13 +105,28 @@ def resizes():
     case("upsample_no_rows", "Upsample", [floats(1, 2, 0, 3), doubled], opset=9)
 
 
+def windows():
+    # One too long for its input has no position; ONNX Runtime takes those with greater strides, too, of which it rounds
+    # the number of positions towards 0, against the standard.
+    short = "expected at least {}: the input is too short"
+    for op in ("MaxPool", "AveragePool", "LpPool"):
+        case(f"{op}_none", op, [floats(1, 2, 2)], kernel_shape=[3])
+        case(f"{op}_none_ceil", op, [floats(1, 2, 2)], kernel_shape=[3], ceil_mode=1)
+        case(f"{op}_none_rows", op, [floats(1, 2, 2, 5)], kernel_shape=[3, 2], dilations=[1, 2], strides=[1, 2])
+        case(f"{op}_padded", op, [floats(1, 2, 2)], kernel_shape=[4], pads=[1, 0])
+        case(f"{op}_short", op, [floats(1, 2, 1)], kernel_shape=[3], invalid=short.format(-1))
+        case(f"{op}_short_strides", op, [floats(1, 2, 2)], kernel_shape=[3], strides=[2], invalid=short.format(0))
+    case("MaxPool_none_indices", "MaxPool", [floats(1, 2, 2)], outputs=1, kernel_shape=[3])
+    case("convolution_short", "Conv", [floats(1, 2, 2), floats(4, 2, 3)], invalid=short.format(0))
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--only", default="")
     p.add_argument("--server", default=backend.SERVER)
     args = p.parse_args()
     warnings.simplefilter("ignore")
-    for family in (signals, detection, quantised, products, resizes):
+    for family in (signals, detection, quantised, products, resizes, windows):
         family()
     server, passed, failed = backend.Server(args.server), 0, 0
     for name, op, inputs, outputs, opset, domain, oracle, refused, invalid, kind, attributes in CASES:

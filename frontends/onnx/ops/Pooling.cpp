@@ -57,7 +57,8 @@ FailureOr<Window> readPooling(Node &n, const Tensor &x) {
       return n.error() << "expects kernel_shape in [1, " << kMaxStep << "], has " << size;
     sizes.push_back(size);
   }
-  return readWindow(n, x, sizes);
+  // ONNX Runtime rounds the number of positions towards 0, ONNX down: for greater strides they differ by one.
+  return readWindow(n, x, sizes, /*mayBeNone=*/true);
 }
 
 /// Output 1: where each maximum stands in the whole input, row-major or

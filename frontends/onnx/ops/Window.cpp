@@ -36,12 +36,13 @@ static void samePads(Node &n, Window &w, size_t d, const Expr &size, const Expr 
 }
 
 static LogicalResult explicitPads(Node &n, Window &w, ArrayRef<int64_t> pads, size_t d, const Expr &size,
-                                  const Expr &extent) {
+                                  const Expr &extent, bool mayBeNone) {
   Symbols &s = n.symbols();
   Expr begin(pads[d]), end(pads[d + w.rank()]), stride(w.strides[d]);
   Expr span = size + begin + end - extent;
+  Expr least(mayBeNone && w.strides[d] == 1 ? -1 : 0);
   if (failed(n.requireAtMost(
-          0, span, "the padded dimension less the window is {1}, expected at least 0: the input is too short")))
+          least, span, "the padded dimension less the window is {1}, expected at least {0}: the input is too short")))
     return failure();
   w.padBegin[d] = begin;
   w.padEnd[d] = end;
@@ -57,7 +58,7 @@ static LogicalResult explicitPads(Node &n, Window &w, ArrayRef<int64_t> pads, si
   return success();
 }
 
-FailureOr<Window> readWindow(Node &n, const Tensor &x, ArrayRef<Expr> kernel) {
+FailureOr<Window> readWindow(Node &n, const Tensor &x, ArrayRef<Expr> kernel, bool mayBeNone) {
   size_t rank = kernel.size();
   FailureOr<SmallVector<int64_t>> strides = positives(n, "strides", rank), dilations = positives(n, "dilations", rank);
   if (failed(strides) || failed(dilations))
@@ -86,7 +87,7 @@ FailureOr<Window> readWindow(Node &n, const Tensor &x, ArrayRef<Expr> kernel) {
     Expr extent = (kernel[d] - Expr(1)) * Expr(w.dilations[d]) + Expr(1);
     if (same)
       samePads(n, w, d, x.shape[d + 2], extent, autoPad == "SAME_UPPER");
-    else if (failed(explicitPads(n, w, pads, d, x.shape[d + 2], extent)))
+    else if (failed(explicitPads(n, w, pads, d, x.shape[d + 2], extent, mayBeNone)))
       return failure();
   }
   return w;

@@ -26,8 +26,9 @@ struct Window {
 };
 
 /// Reads strides, dilations, pads, auto_pad (and ceil_mode) for a window of
-/// size `kernel` over the dimensions 2.. of `x`.
-mlir::FailureOr<Window> readWindow(Node &n, const Tensor &x, llvm::ArrayRef<Expr> kernel);
+/// size `kernel` over the dimensions 2.. of `x`. `mayBeNone`: a window of stride 1 that is one too long has no
+/// position.
+mlir::FailureOr<Window> readWindow(Node &n, const Tensor &x, llvm::ArrayRef<Expr> kernel, bool mayBeNone = false);
 
 /// `x` with `value` around its spatial dimensions, `first` and those behind it, enough for every position of the
 /// window.
