@@ -50,6 +50,9 @@ MODELS = {
   shape = Constant<value = int64[1] {-1}>()
   v = Reshape(x, shape)
 }""",
+    # A part that has nothing along the axis may have any other sizes; one whose size there the run brings may not.
+    "parts": """g (float[n,0] x, float[m,3] z, float[k,p] w) => (float[] y) { y = Concat<axis = 1>(x, z, w) }""",
+    "empty": """g (float[n,0] x, float[m,0] z) => (float[] y) { y = Concat<axis = -1>(x, z) }""",
     # A requirement of two sizes that are the same only where those are that the form joins.
     "mask": """g (float[s,8] q, float[t,8] k, float[u,8] v, float[r,w] mask) => (float[] y) {
   turned = Transpose<perm = [1, 0]>(k)
@@ -79,7 +82,8 @@ def chain(x, z, w):
 WEIGHT = np.arange(1, 9, dtype=np.float32).reshape(2, 4)
 FORMULA = {"flat": lambda x, z: (x + z, x.reshape(-1)),
            "mask": lambda q, k, v, mask: np.matmul(softmax(q @ k.T + mask), v), "attention": attention, "where": lambda c, x, z: np.where(c, np.tanh(x), z), "product": lambda x, z: np.matmul(x, z),
-           "chain": chain, "loop": lambda x, z: x + z + z + z, "weight": lambda x: x + WEIGHT}
+           "chain": chain, "loop": lambda x, z: x + z + z + z, "weight": lambda x: x + WEIGHT,
+           "parts": lambda x, z, w: np.concatenate([z, w], 1), "empty": lambda x, z: x}
 
 
 def attention_shapes(b, s, t, m, r):
@@ -100,6 +104,9 @@ CASES = {
     "loop": [{"x": (n,), "z": (m,)} for n, m in ((5, 5), (5, 1), (1, 5), (1, 1), (5, 4))],
     "weight": [{"x": (2, 4)}, {"x": (1, 4)}, {"x": (2, 1)}],
     "flat": [{"x": (n, 4), "z": (4, 4)} for n in (4, 1, 3)],
+    "parts": [{"x": (n, 0), "z": (m, 3), "w": (k, p)} for n, m, k, p in ((4, 4, 4, 2), (2, 4, 4, 2), (0, 4, 4, 0), (4, 4, 2, 2),
+                                                                         (4, 4, 2, 0))],
+    "empty": [{"x": (n, 0), "z": (m, 0)} for n, m in ((3, 3), (3, 2), (0, 2))],
     "mask": [{"q": (2, 8), "k": (t, 8), "v": (u, 8), "mask": (2, w)} for t in (1, 7) for u in (1, 7) for w in (1, 7)],
 }
 

@@ -64,6 +64,35 @@ static std::optional<SmallVector<Scalar, 4>> concatElements(Node &node) {
   return result;
 }
 
+/// The sizes of all parts along `axis` one behind the other. As in ONNX Runtime, the other sizes of a part that has
+/// none along it do not count, unless they are known to differ, which ONNX forbids.
+static LogicalResult joinShapes(Node &node, int64_t axis, SmallVectorImpl<Expr> &shape) {
+  auto isPart = [&](size_t i) { return !node.input(i).shape[axis].is(0); };
+  size_t lead = 0;
+  while (lead != node.numInputs() && !isPart(lead))
+    ++lead;
+  if (lead == node.numInputs())
+    lead = 0;
+  shape.assign(node.input(lead).shape.begin(), node.input(lead).shape.end());
+  for (size_t i = 0; i < node.numInputs(); ++i) {
+    const Tensor &part = node.input(i);
+    for (int64_t dim = 0; i != lead && dim < part.rank(); ++dim) {
+      if (dim == axis) {
+        shape[dim] = shape[dim] + part.shape[dim];
+        continue;
+      }
+      bool isOpen = !shape[dim].constant() || !part.shape[dim].constant();
+      if (isOpen && !isPart(i))
+        continue;
+      if (failed(node.requireEqual(shape[dim], part.shape[dim], "concatenates dimensions of sizes {0} and {1}")))
+        return failure();
+      if (part.shape[dim].constant())
+        shape[dim] = part.shape[dim];
+    }
+  }
+  return success();
+}
+
 static LogicalResult importConcat(Node &node) {
   const Tensor &first = node.input(0);
   if (!node.hasAttr("axis") && node.version() >= 4)
@@ -71,7 +100,6 @@ static LogicalResult importConcat(Node &node) {
   FailureOr<int64_t> axis = node.axis(node.intAttr("axis", 1), first.rank());
   if (failed(axis))
     return failure();
-  SmallVector<Expr> shape(first.shape.begin(), first.shape.end());
   for (size_t i = 1; i < node.numInputs(); ++i) {
     if (!node.hasInput(i))
       return node.error() << "has no input " << i, failure();
@@ -84,17 +112,10 @@ static LogicalResult importConcat(Node &node) {
       return node.error() << "inputs 0 and " << i << " are " << dtypeName(first.dtype) << " and "
                           << dtypeName(part.dtype),
              failure();
-    for (int64_t dim = 0; dim < first.rank(); ++dim) {
-      if (dim == *axis) {
-        shape[dim] = shape[dim] + part.shape[dim];
-        continue;
-      }
-      if (failed(node.requireEqual(shape[dim], part.shape[dim], "concatenates dimensions of sizes {0} and {1}")))
-        return failure();
-      if (part.shape[dim].constant())
-        shape[dim] = part.shape[dim];
-    }
   }
+  SmallVector<Expr> shape;
+  if (failed(joinShapes(node, *axis, shape)))
+    return failure();
   if (first.rank() == 1)
     if (std::optional<SmallVector<Scalar, 4>> elements = concatElements(node)) {
       node.setElements(0, first.dtype, shape, *elements);
