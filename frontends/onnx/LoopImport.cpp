@@ -226,11 +226,20 @@ void LoopImport::initGathered(const Gathered &output, SmallVectorImpl<Value> &in
 
 /// Sizes that the body has are those of its operands, which may be too short for it: it says so only if it runs.
 LogicalResult LoopImport::requireRows() {
-  for (const Gathered &output : gathered)
+  Symbols &symbols = node.symbols();
+  const Expr zero(0);
+  Expr runs = condition.value_or(Expr(1));
+  if (trips)
+    runs = symbols.select(symbols.equal(*trips, zero), zero, runs);
+  for (Gathered &output : gathered)
     for (auto [n, size] : llvm::enumerate(output.shape)) {
       bool isOwn = output.isFlat() ? !output.varies[n] : static_cast<int64_t>(n) != output.axis;
-      if (isOwn && failed(node.requireAtMost(0, size, "gathers values that have a dimension of size {1}")))
+      if (!isOwn || symbols.isLess(size, zero) == false)
+        continue;
+      if (failed(node.requireAtMost(zero, symbols.select(runs, size, zero),
+                                    "gathers values that have a dimension of size {1}")))
         return failure();
+      size = symbols.max(size, zero);
     }
   return success();
 }
