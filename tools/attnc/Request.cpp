@@ -10,6 +10,7 @@
 #include "llvm/BinaryFormat/Magic.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/Process.h"
 #include "llvm/TargetParser/X86TargetParser.h"
 #include <unistd.h>
 
@@ -20,9 +21,30 @@ namespace {
 
 const char *extension(EmitKind kind) { return kind == EmitKind::Lib ? ".so" : kind == EmitKind::Obj ? ".o" : ""; }
 
+/// "a, b, c" in indented lines that fit a terminal.
+std::string listInLines(ArrayRef<StringRef> names) {
+  constexpr size_t kWidth = 100, kIndent = 2;
+  size_t columns = sys::Process::StandardErrColumns(), width = columns ? std::min(columns, kWidth) : kWidth;
+  std::string lines;
+  size_t column = width;
+  for (const StringRef &name : names) {
+    if (column + name.size() + 2 > width) {
+      lines += '\n';
+      column = kIndent;
+    } else {
+      lines += ' ';
+      ++column;
+    }
+    lines += name.str() + (&name == &names.back() ? "" : ",");
+    column += name.size() + 1;
+  }
+  return lines;
+}
+
 void checkCpu(CommandLine &line, StringRef cpu) {
   SmallVector<StringRef> known;
   X86::fillValidCPUArchList(known, /*Only64Bit=*/true);
+  sort(known);
   if (cpu == "native" || is_contained(known, cpu))
     return;
   StringRef nearest;
@@ -33,7 +55,8 @@ void checkCpu(CommandLine &line, StringRef cpu) {
       nearest = name;
     }
   line.fail("unknown CPU '" + cpu + "'" +
-            (nearest.empty() ? "; known are native, " + join(known, ", ") : ", did you mean '" + nearest.str() + "'?"));
+            (nearest.empty() ? "; known are native (this machine's) and" + listInLines(known)
+                             : ", did you mean '" + nearest.str() + "'?"));
 }
 
 uint64_t machineMemory() {
