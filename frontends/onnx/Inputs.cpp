@@ -201,10 +201,12 @@ static std::string otherDims(const std::vector<InputSpec> &specs) {
         std::string shape;
         for (size_t i = 0; i < spec.dims.size(); ++i)
           shape += (i ? "x" : "") + std::string(i == n ? "N" : "?");
-        nameless = "; one without a name is set as in --shape=" + printableName(spec.name) + ":" + shape;
+        nameless = ", and one without a name is set as in --shape=" + printableName(spec.name) + ":" + shape;
       }
     }
-  return (names.empty() ? std::string(", no open dimension has a name") : ", open dimensions are " + names) + nameless;
+  if (names.empty())
+    return nameless.empty() ? "; no dimension is open" : "; no open dimension has a name" + nameless;
+  return (listed.size() == 1 ? "; its open dimension is " : "; its open dimensions are ") + names + nameless;
 }
 
 /// Ranges name dimensions that the model has; a size from elsewhere lies inside.
