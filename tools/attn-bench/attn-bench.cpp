@@ -232,7 +232,9 @@ bool writeRoofline(const Breakdown &regions, StringRef path, StringRef model, in
   data["bandwidth"] = measureBandwidth(threads);
   std::string error;
   bool isWritten = writeTextFile(path, fillPage(kRoofline, "@ROOFLINE_DATA@", std::move(data)), error);
-  if (!isWritten)
+  if (isWritten)
+    reportNote("the regions below the roof of this machine; look at " + path);
+  else
     reportError(error);
   return isWritten;
 }
