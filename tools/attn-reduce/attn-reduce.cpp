@@ -89,14 +89,16 @@ private:
 /// Leaves out parts of `model`, many at once and ever fewer, until none can go. An exit code.
 template <typename Model> int reduce(Model &model, FailureTest &test, StringRef output) {
   std::string error;
+  const size_t nodes = model.size().first;
   auto attempt = [&](unsigned part, size_t first, size_t last) {
-    if (!model.leaveOut(part, first, last) || model.candidateSize() >= model.size() ||
-        !test.fails(model.candidate(), error))
+    if (!model.leaveOut(part, first, last) || model.candidateSize() >= model.size())
+      return false;
+    showProgress("candidate " + std::to_string(test.numCalls()) + ": " + std::to_string(model.candidateSize().first) +
+                 " of " + std::to_string(nodes) + " nodes, " + std::to_string(model.size().first) + " so far");
+    if (!test.fails(model.candidate(), error))
       return false;
     std::string bytes = model.candidate();
     model.accept();
-    showProgress(std::to_string(model.size().first) + " nodes left after " + std::to_string(test.numCalls()) +
-                 " candidates");
     return writeTextFile(output, bytes, error);
   };
   bool isSmaller = true;
@@ -121,6 +123,7 @@ template <typename Model> int reduce(Model &model, FailureTest &test, StringRef 
 template <typename Model>
 int reduceFrom(Model &model, FailureTest &test, const CommandLine &line, StringRef input, StringRef output) {
   std::string error;
+  showProgress("testing the model itself");
   if (!test.fails(model.candidate(), error)) {
     reportError(error.empty() ? input + ": --test does not exit with 0 for the model itself: there is nothing to keep"
                               : Twine(error));
