@@ -38,10 +38,11 @@ public:
       runs = result->casesRun;
       if (result->declared)
         reportNote(
-            job.input + ": as declared, NaN and infinity reach other elements than unfused (" +
-            Twine(result->declared) +
-            " times in an output): none comes from behind a mask or from an exponential that overflows, and what comes"
-            " from a query or a key no guard hides");
+            job.input +
+            ": with NaN, infinity or huge numbers among the inputs, NaN and infinity reach other elements of " +
+            Twine(result->declared) + (result->declared == 1 ? " output" : " outputs") +
+            " than unfused, which is no fault: what a mask hides no longer spreads them, exponentials no longer "
+            "overflow, and a NaN of a query or a key is no longer replaced (docs/reports.md: What fusion may change)");
       return ExitSuccess;
     }
     reportError(job.input + ": the fused form differs from the graph in " + Twine(result->differences.size()) +
