@@ -11,6 +11,7 @@ import attnc  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from attnc.integrations.transformers import AttncExporter, AttncModel  # noqa: E402
+from transformers.exporters import ExportedModel  # noqa: E402
 
 warnings.filterwarnings("ignore")
 transformers.logging.set_verbosity_error()
@@ -113,7 +114,21 @@ class Exports(unittest.TestCase):
         text = dict(vocab_size=60, **HEADS, **ENDS, encoder_hidden_size=32, sep_token_id=2)
         settings = transformers.BlipConfig(text_config=text, vision_config=VISION)
         example = dict(tokens(), pixel_values=torch.randn(2, 3, 32, 32))
-        self.refused(transformers.BlipForConditionalGeneration(settings), said, example)
+        said = (r"cannot write tokens from tokens alone: each call needs pixel_values, .*export\(model, inputs\) exports one look "
+                r"at all inputs; .* parts of the model, model\.vision_model and model\.text_decoder, and their inputs")
+        model = transformers.BlipForConditionalGeneration(settings).eval()
+        self.refused(model, said, example)
+        # What the message offers.
+        seen = model.vision_model(pixel_values=example["pixel_values"]).last_hidden_state.detach()
+        for part, given in ((model.vision_model, dict(pixel_values=example["pixel_values"])),
+                            (model.text_decoder, dict(tokens(), encoder_hidden_states=seen))):  # fmt: skip
+            with tempfile.TemporaryDirectory() as folder:
+                AttncExporter().export(part, given).save_pretrained(folder)
+                outputs = ExportedModel.from_pretrained(folder)(**given)
+            with torch.no_grad():
+                want = part(**given)
+            name = "last_hidden_state" if part is model.vision_model else "logits"
+            torch.testing.assert_close(torch.as_tensor(outputs[name]), want[name], rtol=1e-4, atol=1e-4)
 
     def test_a_model_that_does_not_generate(self):
         model = transformers.BertModel(transformers.BertConfig(**BERT)).eval()

@@ -19,7 +19,7 @@ from transformers.exporters.exporter_onnx import OnnxExporter
 from transformers.modeling_outputs import BaseModelOutput
 
 from ._decoder import CACHE
-from ._generation_errors import check_inputs, quiet_failure
+from ._generation_errors import check_call, check_inputs, quiet_failure
 
 FORMAT = "attnc"
 
@@ -72,6 +72,8 @@ class AttncExporter(OnnxExporter):
         config = config if config is not None else AttncConfig()
         seq2seq = bool(model.config.is_encoder_decoder)
         components = {}
+        if not seq2seq:
+            check_call(model, {"input_ids", "attention_mask", "position_ids", CACHE, "use_cache"})
         with quiet_failure(model):
             parts = _seq2seq_parts(model, sample_inputs) if seq2seq else _causal_parts(model)
             for name, (module, inputs) in parts.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import io
 import logging
 import sys
@@ -57,6 +58,21 @@ def _first_line(error: Exception) -> str:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         text = f"{frame.line} ({frame.filename}:{frame.lineno})"
     return f"{type(error).__name__}: {text}"
+
+
+def check_call(model: PreTrainedModel, given: Set[str]) -> None:
+    """Raises InvalidArgument where ``model`` cannot be called with inputs of those names alone."""
+    parameters = inspect.signature(model.forward).parameters.values()
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    missing = [name for name in needed if name not in given]
+    if not missing:
+        return
+    parts = [f"model.{name}" for name, part in model.named_children() if isinstance(part, PreTrainedModel)]
+    raise InvalidArgument(
+        f"{type(model).__name__} cannot write tokens from tokens alone: each call needs {' and '.join(missing)}, which an "
+        "export for generation does not give. AttncExporter().export(model, inputs) exports one look at all inputs"
+        + (f"; so it does with parts of the model, {' and '.join(parts)}, and their inputs" if parts else "")
+    )
 
 
 def check_inputs(model: PreTrainedModel, sample: Mapping[str, Any], components: Mapping[str, Any]) -> None:
