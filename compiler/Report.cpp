@@ -39,6 +39,15 @@ LogicalResult describeTensors(FunctionOpInterface entry, StringRef key, std::vec
     for (auto dim : attrs.getAs<ArrayAttr>("dims").getAsRange<StringAttr>())
       tensor.dimNames.push_back(cString(dim));
     tensor.isOptional = attrs.contains("optional");
+    tensor.givenShape = tensor.shape;
+    tensor.givenNames = tensor.dimNames;
+    auto given = attrs.getAs<ArrayAttr>("given_dims");
+    for (size_t n = 0; given && n < std::min(given.size(), tensor.shape.size()); ++n) {
+      if (auto size = dyn_cast<IntegerAttr>(given[n]))
+        tensor.givenShape[n] = size.getInt();
+      else
+        tensor.givenNames[n] = cString(dyn_cast<StringAttr>(given[n]));
+    }
     tensors.push_back(std::move(tensor));
   }
   return success();

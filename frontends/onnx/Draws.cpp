@@ -57,6 +57,7 @@ static Value addSeedInput(func::FuncOp entry) {
   attrs.set(AttnDialect::kDTypeAttr, b.getStringAttr("int64"));
   attrs.set(AttnDialect::kDimsAttr, b.getStrArrayAttr({""}));
   attrs.set(kOptionalAttr, b.getUnitAttr());
+  attrs.set(kGivenDimsAttr, b.getI64ArrayAttr({1}));
   attrs.set(kSeedAttr, b.getUnitAttr());
   unsigned last = entry.getNumArguments();
   (void)entry.insertArgument(last, RankedTensorType::get({ShapedType::kDynamic}, b.getI64Type()),

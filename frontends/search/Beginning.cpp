@@ -163,9 +163,13 @@ DictionaryAttr Beginning::describe(StringRef name, ArrayRef<StringRef> dims, boo
   NamedAttrList attrs;
   attrs.set(AttnDialect::kNameAttr, b.getStringAttr(name));
   attrs.set(AttnDialect::kDTypeAttr, b.getStringAttr("int64"));
-  attrs.set(AttnDialect::kDimsAttr, b.getStrArrayAttr(dims));
-  if (isOptional)
+  SmallVector<StringRef> compared(dims);
+  if (isOptional) {
+    compared.assign(dims.size(), "");
     attrs.set(kOptionalAttr, b.getUnitAttr());
+    attrs.set(kGivenDimsAttr, b.getStrArrayAttr(dims));
+  }
+  attrs.set(AttnDialect::kDimsAttr, b.getStrArrayAttr(compared));
   return attrs.getDictionary(b.getContext());
 }
 
@@ -229,20 +233,17 @@ Value Beginning::takeTokens(StringRef name, StringRef rowsName, Value count) {
   int64_t token = 0;
   auto type = RankedTensorType::get({kDynamic, kDynamic}, b.getI64Type());
   bool isKnown = !StringRef(options.bos).getAsInteger(10, token);
-  if (!isKnown) {
-    Value given = addInput(type, describe(name, {rowsName, "prompt_length"}, /*isOptional=*/false));
-    inputs.push_back({name.str(), given});
-    return given;
-  }
-  Value given = addInput(type, describe(name, {"", ""}, /*isOptional=*/true));
+  Value given = addInput(type, describe(name, {rowsName, "prompt_length"}, /*isOptional=*/isKnown));
   inputs.push_back({name.str(), given});
+  if (!isKnown)
+    return given;
   return orFilled(b, loc, given, {OpFoldResult(count), b.getIndexAttr(1)}, token);
 }
 
 /// Which tokens of the prompt count: all, or those that the caller says, padded on the left.
 void Beginning::takeMask(StringRef rowsName) {
   auto type = RankedTensorType::get({kDynamic, kDynamic}, b.getI64Type());
-  Value given = addInput(type, describe("attention_mask", {"", ""}, /*isOptional=*/true));
+  Value given = addInput(type, describe("attention_mask", {rowsName, "prompt_length"}, /*isOptional=*/true));
   inputs.push_back({"attention_mask", given});
   mask = orFilled(b, loc, given, {OpFoldResult(rows), OpFoldResult(length)}, 1);
   requireEqual(b, loc, sizeOf(b, loc, mask, 0), rows, "search: the mask has {0} rows, the prompt has {1}");

@@ -10,18 +10,25 @@
 using namespace mlir;
 using namespace attn;
 
-Value attn::addOptionalList(OpBuilder &b, AddInputFn addInput, StringRef name, Type element, StringRef dtype) {
+/// A list of one number, or where `isNumber` is not set of any length.
+static Value addList(OpBuilder &b, AddInputFn addInput, StringRef name, Type element, StringRef dtype, bool isNumber) {
   NamedAttrList attrs;
   attrs.set(AttnDialect::kNameAttr, b.getStringAttr(name));
   attrs.set(AttnDialect::kDTypeAttr, b.getStringAttr(dtype));
   attrs.set(AttnDialect::kDimsAttr, b.getStrArrayAttr({""}));
   attrs.set(kOptionalAttr, b.getUnitAttr());
+  if (isNumber)
+    attrs.set(kGivenDimsAttr, b.getI64ArrayAttr({1}));
   return addInput(RankedTensorType::get({ShapedType::kDynamic}, element), attrs.getDictionary(b.getContext()));
+}
+
+Value attn::addOptionalList(OpBuilder &b, AddInputFn addInput, StringRef name, Type element, StringRef dtype) {
+  return addList(b, addInput, name, element, dtype, /*isNumber=*/false);
 }
 
 Value attn::addOptionalNumber(OpBuilder &b, Location loc, AddInputFn addInput, StringRef name, Type element,
                               StringRef dtype) {
-  Value list = addOptionalList(b, addInput, name, element, dtype), size = sizeOf(b, loc, list, 0);
+  Value list = addList(b, addInput, name, element, dtype, /*isNumber=*/true), size = sizeOf(b, loc, list, 0);
   Value one = arith::ConstantIndexOp::create(b, loc, 1);
   Value isOne = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, size, one);
   RequireOp::create(b, loc, isOne,

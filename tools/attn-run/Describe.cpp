@@ -22,17 +22,34 @@ namespace {
 
 constexpr uint64_t kFirst = 6;
 
+/// The type of an optional input where it is given: the library itself names none of its dimensions.
+std::string printGivenType(const attnrt_tensor_info &info, const json::Object *tensor) {
+  const json::Array *shape = tensor ? tensor->getArray("shape") : nullptr;
+  if (!shape)
+    return runner::printType(info);
+  std::vector<std::string> sizes;
+  for (const json::Value &size : *shape) {
+    std::optional<int64_t> number = size.getAsInteger();
+    sizes.push_back(number ? std::to_string(*number) : size.getAsString().value_or("?").str());
+  }
+  return std::string(info.dtype_name) + " [" + join(sizes, ", ") + "]";
+}
+
 void describeTensors(raw_ostream &os, StringRef title, const attnrt_tensor_info *infos, int32_t count,
-                     const uint8_t *areOptional = nullptr) {
+                     const uint8_t *areOptional = nullptr, const json::Array *tensors = nullptr) {
   if (count == 0)
     return;
   size_t width = 0;
   for (int32_t i = 0; i < count; ++i)
     width = std::max(width, StringRef(infos[i].name).size());
   os << "  " << title << '\n';
-  for (int32_t i = 0; i < count; ++i)
-    os << "    " << left_justify(printable(infos[i].name), static_cast<unsigned>(width)) << "  "
-       << printable(runner::printType(infos[i])) << (areOptional && areOptional[i] ? ", optional\n" : "\n");
+  for (int32_t i = 0; i < count; ++i) {
+    bool isOptional = areOptional && areOptional[i], isListed = tensors && static_cast<size_t>(i) < tensors->size();
+    std::string type =
+        isOptional && isListed ? printGivenType(infos[i], (*tensors)[i].getAsObject()) : runner::printType(infos[i]);
+    os << "    " << left_justify(printable(infos[i].name), static_cast<unsigned>(width)) << "  " << printable(type)
+       << (isOptional ? ", optional\n" : "\n");
+  }
 }
 
 /// The verdicts on attention.
@@ -133,9 +150,10 @@ void describeModel(raw_ostream &os, StringRef name, const attnrt_model_info &inf
   for (uint32_t e = 0; e < info.num_entries; ++e) {
     const attnrt_entry_info &entry = *info.entries[e];
     os << "entry " << printable(entry.name) << '\n';
-    describeTensors(os, "inputs", entry.inputs, entry.num_inputs, entry.optional_inputs);
-    describeTensors(os, "outputs", entry.outputs, entry.num_outputs);
     const json::Object *fields = entries && e < entries->size() ? (*entries)[e].getAsObject() : nullptr;
+    describeTensors(os, "inputs", entry.inputs, entry.num_inputs, entry.optional_inputs,
+                    fields ? fields->getArray("inputs") : nullptr);
+    describeTensors(os, "outputs", entry.outputs, entry.num_outputs);
     describeLimits(os, entry, fields ? *fields : json::Object());
   }
   describeWeights(os, info);

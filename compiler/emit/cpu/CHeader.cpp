@@ -122,12 +122,13 @@ private:
 
   void describe(const TensorDescription &tensor, StringRef role) {
     os << "// " << role << ' ' << comment(tensor.name) << ": " << tensor.dtype << " [";
-    for (size_t dim = 0; dim < tensor.shape.size(); ++dim) {
-      os << (dim ? ", " : "");
-      if (tensor.shape[dim] >= 0)
-        os << tensor.shape[dim];
+    bool isFirst = true;
+    for (auto [size, name] : llvm::zip_equal(tensor.shownShape(), tensor.shownNames())) {
+      os << (std::exchange(isFirst, false) ? "" : ", ");
+      if (size >= 0)
+        os << size;
       else
-        os << (tensor.dimNames[dim].empty() ? "?" : comment(tensor.dimNames[dim]));
+        os << (name.empty() ? "?" : comment(name));
     }
     os << (tensor.isOptional ? "], NULL leaves it out\n" : "]\n");
   }

@@ -193,7 +193,7 @@ static llvm::json::Array tensorsToJson(llvm::ArrayRef<TensorDescription> tensors
   llvm::json::Array result;
   for (const TensorDescription &t : tensors) {
     llvm::json::Array shape;
-    for (auto [size, name] : llvm::zip_equal(t.shape, t.dimNames)) {
+    for (auto [size, name] : llvm::zip_equal(t.shownShape(), t.shownNames())) {
       if (size >= 0)
         shape.push_back(size);
       else if (!name.empty())

@@ -19,6 +19,12 @@ struct TensorDescription {
   llvm::SmallVector<int64_t> shape;  // -1 where the run decides
   std::vector<std::string> dimNames; // one a dimension, "" for none
   bool isOptional = false;           // of an input: a caller may leave it out
+  llvm::SmallVector<int64_t> givenShape;
+  std::vector<std::string> givenNames; // of such an input where a caller gives it
+
+  /// What readers are told.
+  llvm::ArrayRef<int64_t> shownShape() const { return isOptional ? givenShape : shape; }
+  llvm::ArrayRef<std::string> shownNames() const { return isOptional ? givenNames : dimNames; }
 };
 
 struct EntryDescription {

@@ -68,6 +68,8 @@ private:
     described.set("shape", b.getDenseI64ArrayAttr(shape));
     if (attrs && attrs.contains(kOptionalAttr))
       described.set("optional", b.getUnitAttr());
+    if (Attribute given = attrs ? attrs.get(kGivenDimsAttr) : Attribute())
+      described.set("given_dims", given);
     return described.getDictionary(b.getContext());
   }
 
