@@ -9,7 +9,7 @@ import pathlib
 import re
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple, Union
 
-from attnc_runtime import InvalidArgument, NoSuchFile, Unsupported
+from attnc_runtime import InvalidArgument, NoSuchFile
 
 from ._search import Search
 
@@ -134,16 +134,6 @@ def _write_proto(model: Any, folder: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def _export(program: Any, folder: pathlib.Path) -> pathlib.Path:
-    try:
-        import torch
-    except ImportError:
-        raise Unsupported("a torch.export program needs torch to be exported to ONNX") from None
-    path = folder / "model.onnx"
-    torch.onnx.export(program, f=str(path), dynamo=True, verbose=False)
-    return path
-
-
 def open_source(source: Any, scratch: pathlib.Path, search: Union[Search, None] = None) -> Tuple[Source, bool]:
     """The source, and whether it lies in files of the caller's. What does not is written into ``scratch``."""
     if isinstance(source, Written):
@@ -163,7 +153,9 @@ def open_source(source: Any, scratch: pathlib.Path, search: Union[Search, None] 
         shown = f"<onnx.ModelProto '{source.graph.name}'>"
         return Source({"": _write_proto(source, scratch)}, named=False, shown=shown), False
     if type(source).__name__ in ("ExportedProgram", "ONNXProgram") and type(source).__module__.startswith("torch"):
-        return Source({"": _export(source, scratch)}, named=False, shown=f"<{type(source).__name__}>"), False
+        from ._torch_program import write_program  # which imports torch
+
+        return Source({"": write_program(source, scratch)}, named=False, shown=f"<{type(source).__name__}>"), False
     raise InvalidArgument(
         f"cannot compile an object of type {type(source).__name__}: give the path of a model "
         f"({', '.join(_MODEL_SUFFIXES)}) or of a folder of the hub, a mapping of entries to paths, an onnx.ModelProto "

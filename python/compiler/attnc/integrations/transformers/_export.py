@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import inspect
-import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, MutableMapping, Optional, Tuple
 
-import onnx_ir
 import torch
 from attnc_runtime import InvalidArgument
 from transformers import PreTrainedModel
@@ -18,6 +16,7 @@ from transformers.exporters.configs import ExportConfigMixin, OnnxConfig
 from transformers.exporters.exporter_onnx import OnnxExporter
 from transformers.modeling_outputs import BaseModelOutput
 
+from ..._torch_program import rename_sizes
 from ._decoder import CACHE
 from ._generation_errors import check_call, check_inputs, quiet_failure
 
@@ -247,15 +246,4 @@ def _name_dimensions(graph: Any) -> None:
         for size, name in zip(value.shape or (), _dimensions_of(value.name, cached)):
             if isinstance(getattr(size, "value", size), str):
                 names.setdefault(size.value, name)
-
-    def renamed(size: Any) -> Any:
-        text = getattr(size, "value", size)
-        if not isinstance(text, str):
-            return size
-        if text.isdecimal():
-            return int(text)
-        return re.sub(r"\b[A-Za-z_]\w*\b", lambda match: names.get(match[0], match[0]), text)
-
-    for value in (*graph.inputs, *graph.outputs):
-        if value.shape is not None:
-            value.shape = onnx_ir.Shape([renamed(size) for size in value.shape])
+    rename_sizes(graph, names)
