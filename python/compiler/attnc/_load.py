@@ -10,7 +10,7 @@ from attnc_runtime import InvalidArgument
 
 if TYPE_CHECKING:
     from attnc_runtime import AttentionMaps, Profile, State
-    from attnc_runtime._model import OnToken
+    from attnc_runtime._entry import OnToken
 
     from ._compile import Progress
     from ._search import Search

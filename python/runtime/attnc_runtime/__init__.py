@@ -22,7 +22,10 @@ from ._errors import (
     OutOfRange,
     Unsupported,
 )
-from ._model import Cancel, Entry, Model, State, TensorInfo, WeightInfo
+from ._entry import Cancel, Entry
+from ._model import Model
+from ._state import State
+from ._tensor import TensorInfo, WeightInfo
 
 if TYPE_CHECKING:
     from ._attention import AttentionMaps

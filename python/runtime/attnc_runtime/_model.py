@@ -1,220 +1,29 @@
-"""Models, entries and states: what is convenient about the binding."""
+"""A loaded library: what it is, and what it does."""
 
 from __future__ import annotations
 
 import collections.abc
-import functools
 import numbers
 import os
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _core, _errors
+from ._entry import Entry, OnToken
+from ._state import State
+from ._tensor import TensorInfo, WeightInfo
 
 if TYPE_CHECKING:
     from . import _attention, _report
 
 Path = Union[str, "os.PathLike[str]"]
-OnToken = Callable[[int, int, int], Optional[bool]]
 
 _VERIFY = ("always", "once", "never")  # by attnrt_verify
-
-
-class TensorInfo(NamedTuple):
-    """An input or output. In ``shape`` an int is a fixed size. A name is a size that each run chooses, and "" is such a
-    size without a name. Equal names have the same size in a run. An ``optional`` input may be left out."""
-
-    name: str
-    dtype: str
-    shape: Tuple[Union[int, str], ...]
-    optional: bool = False
-
-    def __str__(self) -> str:
-        shape = ", ".join(str(size) or "?" for size in self.shape)
-        return f"{self.name}: {self.dtype} [{shape}]{' optional' if self.optional else ''}"
-
-
-class WeightInfo(NamedTuple):
-    """A weight as the library stores it; ``layout`` says how."""
-
-    name: str
-    dtype: str
-    shape: Tuple[int, ...]
-    layout: str
-
-
-def view_as(bits: Any, name: str) -> Any:
-    """An array of integers as the floats that ml_dtypes gives NumPy; called by the binding."""
-    try:
-        import ml_dtypes
-    except ImportError:
-        raise _errors.Unsupported(
-            f"the result is of type {name}, which NumPy has by the package ml_dtypes alone: pip install ml_dtypes, "
-            "or give torch tensors"
-        ) from None
-    return bits.view(getattr(ml_dtypes, name))
-
-
-def _whole(name: str, value: Any) -> int:
-    if not isinstance(value, numbers.Integral):
-        raise _errors.InvalidArgument(f"{name} expects a whole number, not {value!r}")
-    return int(value)
-
-
-def _nanoseconds(timeout: Optional[float]) -> int:
-    if timeout is None:
-        return 0
-    if not isinstance(timeout, numbers.Real) or not timeout > 0:
-        raise _errors.InvalidArgument(f"timeout expects seconds above 0, not {timeout!r}")
-    return max(int(min(float(timeout), 9e9) * 1e9), 1)
-
-
-def _arrays(what: str, given: Mapping[str, Any]) -> Dict[str, Any]:
-    if not isinstance(given, collections.abc.Mapping):
-        raise _errors.InvalidArgument(f"{what} expects a mapping of names to arrays, not {type(given).__name__}")
-    return dict(given)
 
 
 def _check_number(name: str, value: Any, least: int, most: int, what: str = "a number") -> None:
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not least <= int(value) <= most:
         raise _errors.InvalidArgument(f"{name} expects {what} from {least} to {most}, not {value!r}")
-
-
-class Entry:
-    """A function of the model. Call it with arrays by position or by name; see Model.__call__."""
-
-    def __init__(self, engine: _core.Engine, index: int, row: Tuple[Any, ...]) -> None:
-        self._engine = engine
-        self._index = index
-        self._function = engine.entry_function(index)
-        self.name: str = row[0]
-        self.inputs: Tuple[TensorInfo, ...] = tuple(TensorInfo(*tensor) for tensor in row[1])
-        self.outputs: Tuple[TensorInfo, ...] = tuple(TensorInfo(*tensor) for tensor in row[2])
-        self.states: Tuple[Tuple[str, str], ...] = row[3]
-
-    def __call__(self, *inputs: Any, **named: Any) -> Any:
-        return self._function(*inputs, **named)
-
-    def _by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> Dict[str, Any]:
-        """What a call gives by position and by name, by name."""
-        names = [info.name for info in self.inputs]
-        if len(inputs) > len(names):
-            raise _errors.InvalidArgument(f"takes {len(names)} inputs, not {len(inputs)}: {', '.join(names)}")
-        twice = [name for name in names[: len(inputs)] if name in named]
-        if twice:
-            raise _errors.InvalidArgument(f"input '{twice[0]}' is given by position and by name")
-        return {**dict(zip(names, inputs)), **named}
-
-    def run(
-        self,
-        inputs: Mapping[str, Any],
-        *others: Any,
-        out: Optional[Mapping[str, Any]] = None,
-        timeout: Optional[float] = None,
-        cancel: Optional["Cancel"] = None,
-        state: Optional["State"] = None,
-        on_token: Optional[OnToken] = None,
-    ) -> Dict[str, Any]:
-        """Runs with ``inputs`` by name and returns all outputs by name; see Model.run."""
-        if others and isinstance(inputs, Mapping):
-            raise _errors.InvalidArgument("run expects the inputs alone, and all else by keyword")
-        if others:
-            raise _errors.InvalidArgument(
-                "run expects the inputs alone, by name, and returns all outputs by name: of ONNX Runtime's "
-                "run(names, feeds) write run(feeds)"
-            )
-        for name, value, kind in (("cancel", cancel, Cancel), ("state", state, State)):
-            if value is not None and not isinstance(value, kind):
-                raise _errors.InvalidArgument(f"{name} expects an attnc.{kind.__name__}, not {type(value).__name__}")
-        if on_token is not None and not callable(on_token):
-            raise _errors.InvalidArgument(f"on_token expects a function of row, step and token, not {on_token!r}")
-        native = None if cancel is None else cancel._native
-        kept = None if state is None else state._native
-        if kept is not None and state is not None and state._engine is not self._engine:
-            raise _errors.InvalidArgument("the state belongs to another model")
-        given, buffers = _arrays("inputs", inputs), None if out is None else _arrays("out", out)
-        result = self._engine.run(self._index, given, buffers, _nanoseconds(timeout), native, kept, on_token, True)
-        return dict(result)
-
-    async def arun(self, inputs: Mapping[str, Any], **options: Any) -> Dict[str, Any]:
-        """``run`` for asyncio; see Model.arun."""
-        import asyncio  # a seventh of what a process takes to start, most of which never await
-
-        cancel = options.pop("cancel", None) or Cancel()
-        call = functools.partial(self.run, inputs, cancel=cancel, **options)
-        running = asyncio.get_running_loop().run_in_executor(None, call)
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            cancel.request()
-            # The arrays are the caller's again once the run has ended.
-            while not running.done():
-                await asyncio.wait([running])
-            running.exception() if not running.cancelled() else None
-            raise
-
-    def __repr__(self) -> str:
-        return f"<Entry {self.name}({', '.join(map(str, self.inputs))}) -> {', '.join(map(str, self.outputs))}>"
-
-
-class Cancel:
-    """Stops runs, from any thread. The runs that it was given to end with Cancelled, and later ones end at once."""
-
-    def __init__(self) -> None:
-        self._native = _core.Cancel()
-
-    def request(self) -> None:
-        self._native.request()
-
-
-class State:
-    """What an entry keeps from one run to the next: key/value caches, which grow in place, and other inputs that are
-    outputs of the previous run. A state serves one run at a time."""
-
-    def __init__(self, engine: _core.Engine, native: _core.State) -> None:
-        self._engine = engine
-        self._native = native
-
-    def __len__(self) -> int:
-        """How many rows the longest cache has."""
-        return self._native.length()
-
-    def truncate(self, length: int) -> None:
-        """Forgets all rows of the caches after the first ``length`` rows, without a copy."""
-        self._native.truncate(_whole("length", length))
-
-    def gather(self, rows: Any, dim: Optional[str] = None) -> None:
-        """Row n becomes what row ``rows[n]`` was, in every kept input along the dimension ``dim`` (default: the first,
-        such as a batch). Rows can change places, be repeated (a beam that goes on twice) or be left out (a sequence
-        that has ended). -1 gives a row of zeros. ``rows`` are integers; the dimension has as many rows afterwards."""
-        import numpy
-
-        found = numpy.asarray(rows)
-        if found.size == 0 and found.ndim == 1:
-            found = found.astype(numpy.int64)
-        if found.ndim != 1 or found.dtype.kind not in "iu":
-            raise _errors.InvalidArgument(f"rows expects whole numbers, one per row, not {rows!r}")
-        self._native.gather(numpy.ascontiguousarray(found, numpy.int64), dim)
-
-    def reset(self) -> None:
-        """Empties the state, and keeps its memory."""
-        self._native.reset()
-
-    def clone(self) -> "State":
-        """Returns another state with a copy of the contents."""
-        return State(self._engine, self._native.clone())
-
-    def limit(self, rows: int) -> None:
-        """Makes room for ``rows`` rows in each cache. A run that needs more fails. 0 (default): no limit."""
-        self._native.set_limit(_whole("rows", rows))
-
-    def __setitem__(self, input: str, value: Any) -> None:
-        """Replaces the contents of an input by a copy of an array on the CPU."""
-        self._native.set(input, value)
-
-    def __getitem__(self, input: str) -> Any:
-        """A copy of the contents of an input, as a NumPy array."""
-        return self._native.get(input)
 
 
 class Model:

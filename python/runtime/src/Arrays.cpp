@@ -356,7 +356,7 @@ nb::object Kind::wrap(DLManagedTensor *managed) const {
   nb::object result = nb::borrow(asarray)(tensor);
   for (const auto &extended : kExtended)
     if (DLDataType candidate = unpack(extended.dtype); candidate.code == type.code && candidate.bits == type.bits)
-      return nb::module_::import_("attnc_runtime._model").attr("view_as")(result, extended.name);
+      return nb::module_::import_("attnc_runtime._tensor").attr("view_as")(result, extended.name);
   return result;
 }
 
