@@ -99,33 +99,38 @@ TEST_P(AttentionRegionTest, IndicesInTheRegion) {
 }
 
 TEST_P(AttentionRegionTest, DearRegions) {
-  constexpr char kBend[] = R"(%k = arith.constant 0.125 : f32
-    %one = arith.constant 1.0 : f32
-    %p = arith.constant 0.1 : f32
-    %q = arith.constant 0.2 : f32
-    %x = arith.mulf %s, %k : f32
-    %square = arith.mulf %x, %x : f32
-    %a = arith.mulf %square, %p : f32
-    %b = arith.mulf %square, %q : f32
-    %over = arith.addf %a, %one : f32
-    %under = arith.addf %b, %one : f32
-    %ratio = arith.divf %over, %under : f32
-    %bent = arith.mulf %x, %ratio : f32
-    )";
-  auto bend = [](double s) {
-    double x = 0.125 * s;
-    return x * (0.1 * x * x + 1) / (0.2 * x * x + 1);
+  // x (0.1 x^2 + 1) / (0.2 x^2 + 1), four times over.
+  std::string bent = "%one = arith.constant 1.0 : f32\n%p = arith.constant 0.1 : f32\n%q = arith.constant 0.2 : f32\n";
+  constexpr int kTimes = 4;
+  for (int n = 0; n < kTimes; ++n) {
+    std::string x = n ? "%x" + std::to_string(n) : "%s", of = std::to_string(n), next = std::to_string(n + 1);
+    auto line = [&](const char *name, const char *op, const std::string &left, const std::string &right) {
+      bent += std::string(name) + of + " = arith." + op + " " + left + ", " + right + " : f32\n";
+    };
+    line("%square", "mulf", x, x);
+    line("%a", "mulf", "%square" + of, "%p");
+    line("%b", "mulf", "%square" + of, "%q");
+    line("%over", "addf", "%a" + of, "%one");
+    line("%under", "addf", "%b" + of, "%one");
+    line("%ratio", "divf", "%over" + of, "%under" + of);
+    bent += "%x" + next + " = arith.mulf " + x + ", %ratio" + of + " : f32\n";
+  }
+  bent += "%bent = arith.addf %x4, %x4 : f32\n%k = arith.constant 0.0625 : f32\n%y0 = arith.mulf %bent, %k : f32\n";
+  auto bend = [](double x) {
+    for (int n = 0; n < kTimes; ++n)
+      x = x * (0.1 * x * x + 1) / (0.2 * x * x + 1);
+    return 0.125 * x;
   };
   for (const char *dims : {"bhij", "ib", "bj", "bhji", "h"}) {
     Attention a;
-    a.score = std::string(kBend) + "%y = arith.addf %bent, %c0 : f32";
+    a.score = bent + "%y = arith.addf %y0, %c0 : f32";
     a.captures = {{dims, "f32"}, {"bij", "i8"}};
     a.dynamic = "ij";
     if (std::string(dims) == "bhij") // and weights, of a boolean for each query and key
-      a.weight = std::string(kBend) + R"(%none = arith.constant 0 : i8
+      a.weight = bent + R"(%none = arith.constant 0 : i8
         %zero = arith.constant 0.0 : f32
         %isKept = arith.cmpi ne, %c1, %none : i8
-        %y = arith.select %isKept, %bent, %zero : f32)";
+        %y = arith.select %isKept, %y0, %zero : f32)";
     Sizes sizes = {{'b', 2}, {'h', 2}, {'i', 37}, {'j', 29}, {'d', 16}, {'e', 9}};
     auto kernel = compileAttention(isa, a, sizes);
     ASSERT_TRUE(kernel);

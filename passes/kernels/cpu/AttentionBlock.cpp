@@ -41,7 +41,7 @@ BlockEmitter::BlockEmitter(AttentionCode &k, const AttentionScratch &scratch, co
   auto readsRows = [](const OperandView &view) { return view.has(Dim::I) && view.isContiguous(Dim::J); };
   bool readsAnyRows = llvm::any_of(captures, readsRows) || llvm::any_of(dense, readsRows) ||
                       (!spec.formula().hasKey && readsRows(query));
-  joinsEdge = lanes == 16 && (!readsAnyRows || isDear(spec.score));
+  joinsEdge = lanes == 16 && (!readsAnyRows || k.isDear(spec.score));
   bounds = mask.bounds(begin, endOfRows() - 1);
   bool needsAll = needsAllKeys();
   // Whole tiles, but for the end of all keys.
@@ -300,7 +300,7 @@ AttentionScratch AttentionScratch::allocate(AttentionCode &k, int64_t vectors) {
     scratch.factors = k.scratch(rows);
   if (spec.letsHiddenTakePart())
     scratch.emptyRows = k.scratch(rows);
-  bool hasDear = isDear(spec.score) || isDear(spec.weight) || isDear(spec.masked);
+  bool hasDear = k.isDear(spec.score) || k.isDear(spec.weight) || k.isDear(spec.masked);
   if (!spec.extras.empty() || hasDear)
     scratch.tile = k.scratch(spec.keyTile * rows);
   scratch.captured.resize(spec.numCaptures);

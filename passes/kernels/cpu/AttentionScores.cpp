@@ -359,7 +359,7 @@ Mask BlockEmitter::isLiveTile(const Index &first, bool isEdge) {
 
 /// Replaces each element of a tile by what `region` makes of it.
 void BlockEmitter::applyRegion(Block &region, Value result, Vecs &tile, const Index &first, bool isEdge) {
-  if (isDear(&region))
+  if (k.isDear(&region))
     return applyInLoop(region, result, tile, first, isEdge);
   // Read only what the region uses.
   std::vector<CaptureReader::Tile> captured(readers.size());
@@ -372,9 +372,8 @@ void BlockEmitter::applyRegion(Block &region, Value result, Vecs &tile, const In
   }
 }
 
-/// applyRegion by a loop over the keys of the tile, whose scores go through memory: quantised scores were more than
-/// half of the code of a small model. An attention with both scores and weights quantised takes 1.04 times as long for
-/// it, 512 queries and keys of 64; one with a soft cap, or a model with either, as long as before (Zen 4).
+/// applyRegion by a loop over the keys of the tile, whose scores go through memory: scores and masks that are quantised
+/// were more than half of the code of a small model.
 void BlockEmitter::applyInLoop(Block &region, Value result, Vecs &tile, const Index &first, bool isEdge) {
   for (auto [n, element] : llvm::enumerate(tile))
     scratch.tile.setVector(element, at(k.index(n / vectors), n % vectors));

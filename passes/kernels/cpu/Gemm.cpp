@@ -13,12 +13,15 @@ constexpr int64_t kLineBytes = 64;
 // Where one block of rows uses each panel once, the panels are a stream that is
 // bound by memory: so far ahead of it lines are asked for.
 constexpr int64_t kStreamAhead = 4096;
+// A dearer epilogue would be copied too often, once for every tile height.
+constexpr int64_t kDirectCost = 8;
+
 /// Whether the sums go from their registers through the epilogue to C, at every tile height. Where all sizes are open,
 /// those would be 108 masked stores with addresses of their own, a third of what such a product takes to compile; the
 /// way through memory costs 1 % of a run at K = 512, 3 % at K = 64 (Zen 5).
 bool goesDirect(const GemmSpec &spec) {
   bool isOpen = ShapedType::isDynamic(spec.m) && ShapedType::isDynamic(spec.n) && ShapedType::isDynamic(spec.k);
-  return !isOpen && !isDear(spec.epilogue);
+  return !isOpen && getCost(spec.epilogue) <= kDirectCost;
 }
 
 } // namespace

@@ -28,14 +28,15 @@ TypedAttr getScalarConstant(Value value) {
   return dyn_cast<TypedAttr>(attribute);
 }
 
-bool isDear(Block *block) {
-  // One erf counts as 20 of the cheap ones.
-  constexpr int64_t kMost = 8, kMathCost = 20;
+int64_t getCost(Block *block) {
+  constexpr int64_t kMathCost = 20; // erf
   int64_t cost = 0;
   if (block)
-    for (Operation &op : block->without_terminator())
-      cost += isa_and_nonnull<math::MathDialect>(op.getDialect()) ? kMathCost : 1;
-  return cost > kMost;
+    for (Operation &op : block->without_terminator()) {
+      bool isOne = !isa_and_nonnull<math::MathDialect>(op.getDialect()) || isa<math::RoundEvenOp, math::FmaOp>(op);
+      cost += isOne ? 1 : kMathCost;
+    }
+  return cost;
 }
 
 std::string sizeText(int64_t size) { return ShapedType::isDynamic(size) ? "x" : std::to_string(size); }

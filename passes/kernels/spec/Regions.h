@@ -22,9 +22,9 @@ mlir::TypedAttr getScalarConstant(mlir::Value value);
 /// scalar is yielded. Otherwise `reason`, if given, tells what stands in the way.
 bool canVectorizeBlock(mlir::Block &block, std::string *reason = nullptr);
 
-/// Whether `block` is too dear to be written once per register of a tile at every height, which takes long to compile:
-/// a kernel then writes it in a loop over the tile, whose elements go through memory. False for null.
-bool isDear(mlir::Block *block);
+/// About how many instructions `block` takes, for a choice between writing it once per register of a tile, which takes
+/// long to compile, and once in a loop over the tile, whose elements go through memory. 0 for null.
+int64_t getCost(mlir::Block *block);
 
 /// The generic form of `block` without locations and value names, constants
 /// from outside included: equal for blocks that compute the same thing by the
