@@ -9,8 +9,10 @@
 #include "passes/lowering/cpu/SpreadBatch.h"
 #include "passes/lowering/cpu/StoreScores.h"
 
+#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
@@ -47,14 +49,19 @@ std::string formOf(AttentionOp op) {
 
 /// A quotient by a constant in the score region becomes a product: a division
 /// takes five times as long, and a score that is summed in any order has that
-/// last bit to spare.
+/// last bit to spare. Not one that is rounded to a whole number, as a code: halves
+/// are no rare quotients of codes.
 void multiplyScores(AttentionOp op, IRRewriter &rewriter) {
   op.getScore().walk([&](arith::DivFOp quotient) {
     APFloat divisor(0.0f);
     if (!quotient.getType().isF32() || !matchPattern(quotient.getRhs(), m_ConstantFloat(&divisor)))
       return;
     auto factor = static_cast<float>(1 / divisor.convertToDouble());
-    if (!std::isnormal(factor))
+    SetVector<Operation *> users;
+    getForwardSlice(quotient.getOperation(), &users);
+    bool isRounded = llvm::any_of(
+        users, llvm::IsaPred<math::RoundEvenOp, math::FloorOp, math::CeilOp, arith::FPToSIOp, arith::FPToUIOp>);
+    if (!std::isnormal(factor) || isRounded)
       return;
     rewriter.setInsertionPoint(quotient);
     Value constant = arith::ConstantOp::create(rewriter, quotient.getLoc(), rewriter.getF32FloatAttr(factor));

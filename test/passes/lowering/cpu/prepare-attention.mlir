@@ -93,13 +93,15 @@ func.func @forms(%q: tensor<2x1x4x8xf32>, %k: tensor<2x5x4x8xf32>, %v: tensor<2x
 #o = affine_map<(b, h, i, j, d, e) -> (b, i, h, e)>
 
 // Scores are multiplied instead of divided by a constant; not by one whose reciprocal is no normal number, nor where the
-// divisor varies.
+// divisor varies, nor where the quotient is rounded to a whole number: 4.7 / 0.2 is 23.5 less a bit, 4.7 x 5 is 23.5.
 // CHECK-LABEL: func.func @divided
 // CHECK: %[[C:.+]] = arith.constant 2.500000e-01 : f32
 // CHECK: arith.mulf %{{.+}}, %[[C]] : f32
 // CHECK-NOT: arith.divf
 // CHECK-LABEL: func.func @not_multiplied
 // CHECK: arith.divf
+// CHECK: arith.divf
+// CHECK-LABEL: func.func @rounded
 // CHECK: arith.divf
 func.func @divided(%q: tensor<2x3x4x8xf32>, %k: tensor<2x5x4x8xf32>) -> tensor<2x3x4x8xf32> {
   %x = attn.attention masked_rows nan maps [#q, #k, #v, #o]
@@ -123,6 +125,21 @@ func.func @not_multiplied(%q: tensor<2x3x4x8xf32>, %k: tensor<2x5x4x8xf32>) -> t
       %t = arith.addf %s, %one : f32
       %r = arith.divf %s, %c : f32
       %u = arith.divf %r, %t : f32
+      attn.yield %u : f32
+    }
+  return %x : tensor<2x3x4x8xf32>
+}
+
+func.func @rounded(%q: tensor<2x3x4x8xf32>, %k: tensor<2x5x4x8xf32>) -> tensor<2x3x4x8xf32> {
+  %x = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %k : tensor<2x3x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>) -> tensor<2x3x4x8xf32>
+    score {
+    ^bb0(%s: f32):
+      %c = arith.constant 0.2 : f32
+      %most = arith.constant 127.0 : f32
+      %r = arith.divf %s, %c : f32
+      %t = arith.minimumf %r, %most : f32
+      %u = math.roundeven %t : f32
       attn.yield %u : f32
     }
   return %x : tensor<2x3x4x8xf32>
