@@ -15,6 +15,9 @@ LogicalResult GrowOp::verify() {
   int64_t dim = getDim();
   if (dim < 0 || dim >= type.getRank() || !type.isDynamicDim(dim))
     return emitOpError("expects dim to be a dynamic dimension of ") << type << ", got " << dim;
+  // C2
+  if (auto memref = dyn_cast<MemRefType>(type); memref && !memref.getLayout().isIdentity())
+    return emitOpError("expects a dense buffer, got ") << type;
   return success();
 }
 

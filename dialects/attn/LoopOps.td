@@ -25,6 +25,7 @@ def Attn_GrowOp : Attn_Op<"grow", [AllTypesMatch<["buffer", "result"]>,
     copied before). The result is dense: a part of another buffer is copied.
 
     * (C1) `dim` is a dynamic dimension of the type.
+    * (C2) A buffer in memory is dense.
 
     ```mlir
     %more = attn.grow %rows to %n dim 0 : tensor<?x20xf32>

@@ -64,9 +64,9 @@ OpFoldResult sizeOf(OpBuilder &b, Value buffer, int64_t dim) {
   return product;
 }
 
-/// A buffer of the shape of `buffer`, laid out as `layout` says, or dense where that is null. Strides that the layout
-/// leaves open are as large as all that the others reach.
-Value copyOf(OpBuilder &b, Location loc, Value buffer, MemRefType layout) {
+/// A new buffer of the shape of `buffer`, laid out as `layout` says, or dense where that is null. Strides that the
+/// layout leaves open are as large as all that the others reach.
+Value allocateLike(OpBuilder &b, Location loc, Value buffer, MemRefType layout) {
   auto type = cast<MemRefType>(buffer.getType());
   SmallVector<OpFoldResult> sizes;
   SmallVector<Value> open;
@@ -137,7 +137,7 @@ void matchSignature(KernelOp op) {
       operand.set(memref::CastOp::create(b, op.getLoc(), layout, operand.get()));
       continue;
     }
-    Value view = operand.get(), copy = copyOf(b, op.getLoc(), view, layout);
+    Value view = operand.get(), copy = allocateLike(b, op.getLoc(), view, layout);
     if (op.isDpsInit(&operand)) {
       b.setInsertionPointAfter(op);
       copyAsGeneric(b, op.getLoc(), copy, view);
@@ -201,12 +201,9 @@ Value growBuffer(OpBuilder &b, GrowOp op, Value room) {
   Value fits = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, estimate, limit);
   bytes = arith::SelectOp::create(b, loc, fits, bytes, arith::ConstantIndexOp::create(b, loc, -1));
   Value memory = WorkspaceOp::create(b, loc, MemRefType::get({ShapedType::kDynamic}, b.getI8Type()), bytes);
-  auto dense = MemRefType::get(type.getShape(), type.getElementType());
   Value zero = arith::ConstantIndexOp::create(b, loc, 0);
-  Value larger = memref::ViewOp::create(b, loc, dense, memory, zero, sizes);
+  Value larger = memref::ViewOp::create(b, loc, type, memory, zero, sizes);
   copyAsGeneric(b, loc, op.getBuffer(), frontOf(b, loc, larger, op.getBuffer()));
-  if (dense != type)
-    larger = memref::CastOp::create(b, loc, type, larger);
   return larger;
 }
 

@@ -520,6 +520,15 @@ func.func @grow_beyond(%x: tensor<2x?xf32>, %n: index) {
 
 // -----
 
+// grow C2
+func.func @grow_view(%x: memref<2x?xf32, strided<[?, 1]>>, %n: index) {
+  // expected-error @below {{expects a dense buffer, got 'memref<2x?xf32, strided<[?, 1]>>'}}
+  %y = attn.grow %x to %n dim 1 : memref<2x?xf32, strided<[?, 1]>>
+  return
+}
+
+// -----
+
 // map_tiles C1
 func.func @tiles_of_floats(%x: memref<4x8xf32>) {
   // expected-error @below {{expects 2 to 5 dimensions of 16-bit elements, the last one dense, got 'memref<4x8xf32>'}}
