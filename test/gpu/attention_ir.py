@@ -151,6 +151,13 @@ def plain(maker):
     return [maker.attention(), maker.hide(maker.attention(mask=[CAUSAL])), maker.attention(mask=[CAUSAL])]
 
 
+@case("ir", (1, 6, 3, 40, 70, 16, 16), (2, 6, 3, 3, 300, 16, 24))
+@case("ir_warpgroups", (1, 6, 3, 260, 130, 72, 40), (2, 6, 3, 256, 129, 64, 64))
+def unequal_groups(maker):
+    """Two heads share keys, and three share values."""
+    return [maker.attention(value=maker.normal("bjhe", {"h": 3})), maker.attention(value=maker.normal("bjhe", {"h": 6}))]
+
+
 @case("ir_warpgroups", (2, 2, 1, 390, 300, 64, 64), (1, 2, 1, 300, 260, 72, 40), (1, 2, 1, 260, 258, 128, 128),
       (1, 2, 1, 260, 129, 256, 192))
 def rounds(maker):

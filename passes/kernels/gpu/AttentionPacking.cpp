@@ -1,6 +1,7 @@
 #include "passes/kernels/gpu/AttentionPacking.h"
 
 #include "llvm/Support/MathExtras.h"
+#include <numeric>
 
 using namespace mlir;
 
@@ -115,7 +116,7 @@ Packing::Packing(const AttentionSpec &spec)
       else if (auto group = dyn_cast<AffineBinaryOpExpr>(expr))
         found = cast<AffineConstantExpr>(group.getRHS()).getValue();
       if (found)
-        ratio = std::min(ratio.value_or(*found), *found);
+        ratio = std::gcd(ratio.value_or(*found), *found);
     }
 }
 
