@@ -21,7 +21,7 @@ Num functionInDouble(Code &k, Operation *op, ArrayRef<Num> operands) {
   return isa<math::TanOp>(op) ? function("math.sin") / function("math.cos") : function(op->getName().getStringRef());
 }
 
-/// A function of an angle, or a power, in any type, lane by lane. Of narrower types, too, f64 is needed for what is
+/// A function of any type, lane by lane. Those of an angle, and powers, need f64 in narrower types, too: for what is
 /// behind the point of a large angle, and for the digits of a logarithm that a large exponent leaves.
 void expandInDouble(Operation *op) {
   OpBuilder b(op);
@@ -46,23 +46,15 @@ void expandInDouble(Operation *op) {
 
 struct ExpandDoublesPass : attn::impl::ExpandDoublesPassBase<ExpandDoublesPass> {
   void runOnOperation() override {
-    SmallVector<Operation *> ops, ofAnyType;
+    SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
-      if (isa<math::SinOp, math::CosOp, math::TanOp, math::PowFOp>(op))
-        ofAnyType.push_back(op);
-      else if (op->getNumResults() == 1 && op->getResult(0).getType().isF64() &&
-               findDoubleFunction(op->getName().getStringRef()))
+      bool isDouble = op->getNumResults() == 1 && getElementTypeOrSelf(op->getResult(0)).isF64();
+      if (isa<math::SinOp, math::CosOp, math::TanOp, math::PowFOp>(op) ||
+          (isDouble && findDoubleFunction(op->getName().getStringRef())))
         ops.push_back(op);
     });
-    for (Operation *op : ofAnyType)
+    for (Operation *op : ops)
       expandInDouble(op);
-    for (Operation *op : ops) {
-      OpBuilder b(op);
-      Code k(b, op->getLoc());
-      SmallVector<Num> operands = llvm::map_to_vector(op->getOperands(), [&](Value value) { return k.asNum(value); });
-      op->getResult(0).replaceAllUsesWith(findDoubleFunction(op->getName().getStringRef())(k, operands));
-      op->erase();
-    }
   }
 };
 } // namespace

@@ -1,3 +1,5 @@
+#include "builders/Code.h"
+#include "builders/Operators.h"
 #include "dialects/attn/LoopOps.h"
 #include "passes/Passes.h"
 #include "passes/lowering/gpu/DeviceLoop.h"
@@ -26,34 +28,23 @@ namespace {
 constexpr int64_t kMost = int64_t(1) << 40; ///< steps that are made at once where nothing limits them
 constexpr int64_t kFewest = 16;             ///< steps that buffers get room for
 
-Value constant(OpBuilder &b, Location loc, int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
-
-Value toWord(OpBuilder &b, Location loc, Value value) {
-  if (value.getType().isIndex())
-    return arith::IndexCastOp::create(b, loc, b.getI64Type(), value);
-  if (value.getType().isInteger(1))
-    return arith::ExtUIOp::create(b, loc, b.getI64Type(), value);
-  return value.getType().isInteger(64) ? value : arith::ExtSIOp::create(b, loc, b.getI64Type(), value).getResult();
-}
-
-Value fromWord(OpBuilder &b, Location loc, Value word, Type type) {
-  if (type.isIndex())
-    return arith::IndexCastOp::create(b, loc, type, word);
-  return type.isInteger(64) ? word : arith::TruncIOp::create(b, loc, type, word).getResult();
+Num toWord(Code &k, Value value) {
+  Type word = k.b.getI64Type();
+  return value.getType().isInteger(1) ? toNum(k.asMask(value), word) : convert(k.asNum(value), word);
 }
 
 /// Makes the steps of one loop on the device.
 class LoopMover {
 public:
   LoopMover(DeviceLoop &what, func::FuncOp entry)
-      : what(what), entry(entry), b(entry.getContext()), loc(what.loop.getLoc()) {}
+      : what(what), entry(entry), b(entry.getContext()), loc(what.loop.getLoc()), k(b, loc) {}
 
   void run() {
     placeState();
     Block &body = what.body();
     b.setInsertionPointToStart(&body);
     moveLimits();
-    Value steps = countSteps();
+    Index steps = countSteps();
     moveGrowths(steps);
     findMost(steps);
     startState(steps);
@@ -102,25 +93,16 @@ private:
     flagWord = leftWord + 1;
     b.setInsertionPointToStart(&entry.getBody().front());
     auto type = MemRefType::get({static_cast<int64_t>(flagWord + 1)}, b.getI64Type());
-    Value bytes = constant(b, loc, 8 * (flagWord + 1));
+    Value bytes = k.index(8 * (flagWord + 1));
     Value arena = WorkspaceOp::create(b, loc, MemRefType::get({ShapedType::kDynamic}, b.getI8Type()), bytes);
-    state = memref::ViewOp::create(b, loc, type, arena, constant(b, loc, 0), ValueRange());
+    state = memref::ViewOp::create(b, loc, type, arena, k.index(0), ValueRange());
     copy = memref::AllocaOp::create(b, loc, type);
     if (error)
-      memref::StoreOp::create(b, loc, arith::ConstantIntOp::create(b, loc, 0, 64), copy, constant(b, loc, errorWord));
+      k.asBuffer(copy).set(k.i64(0), errorWord);
   }
-  /// Whether no index has been out of range so far, where the device asks, or the host about the steps that are done.
-  Value isSound(OpBuilder &at, Value words, uint64_t word) {
-    return arith::CmpIOp::create(at, loc, arith::CmpIPredicate::eq, loadWord(at, words, word, b.getI64Type()),
-                                 arith::ConstantIntOp::create(at, loc, 0, 64));
-  }
-  Value loadWord(OpBuilder &at, Value words, uint64_t word, Type type) {
-    Value value = memref::LoadOp::create(at, loc, words, constant(at, loc, word));
-    return fromWord(at, loc, value, type);
-  }
-  void storeWord(OpBuilder &at, Value value, uint64_t word) {
-    memref::StoreOp::create(at, loc, toWord(at, loc, value), state, constant(at, loc, word));
-  }
+  /// A word in `words`, of the device or as the host has read them.
+  static Num loadWord(Code &k, Value words, int64_t word) { return k.asBuffer(words)(word); }
+  void storeWord(Code &k, Value value, int64_t word) { k.asBuffer(state).set(toWord(k, value), word); }
   /// A launch of one thread, with `b` left behind it. One that no other launch has followed yet moves here and goes on.
   OpBuilder launchOne() {
     if (own && !hasLaunchBetween(own)) {
@@ -129,7 +111,7 @@ private:
       inside.setInsertionPoint(own.getBody().front().getTerminator());
       return inside;
     }
-    Value one = constant(b, loc, 1);
+    Value one = k.index(1);
     auto launch = gpu::LaunchOp::create(b, loc, one, one, one, one, one, one);
     OpBuilder inside = OpBuilder::atBlockBegin(&launch.getBody().front());
     gpu::TerminatorOp::create(inside, loc);
@@ -163,9 +145,7 @@ private:
     return front.lookup(value);
   }
   Value argument(unsigned number) { return what.body().getArgument(number); }
-  Value valueOf(const DeviceLoop::Counter &counter) {
-    return arith::AddIOp::create(b, loc, argument(counter.argument), constant(b, loc, counter.offset));
-  }
+  Index valueOf(const DeviceLoop::Counter &counter) { return k.asIndex(argument(counter.argument)) + counter.offset; }
 
   void moveLimits() {
     SmallVector<RequireOp> first = what.kept;
@@ -180,35 +160,30 @@ private:
   }
 
   /// How many steps are made at once: no more than limits allow, nor than buffers get room for.
-  Value countSteps() {
-    Value steps = constant(b, loc, kMost);
-    auto giveRoom = [&](Value size) {
-      steps = arith::MinSIOp::create(b, loc, steps, arith::MaxSIOp::create(b, loc, size, constant(b, loc, kFewest)));
-    };
+  Index countSteps() {
+    Index steps = k.index(kMost);
+    auto giveRoom = [&](const Index &size) { steps = minimum(steps, maximum(size, kFewest)); };
     for (DeviceLoop::Growth &growth : what.growths)
       if (growth.counter && growth.counter->step)
         giveRoom(valueOf(*growth.counter));
     for (unsigned counter : what.ranges.counters())
-      giveRoom(argument(counter));
+      giveRoom(k.asIndex(argument(counter)));
     for (DeviceLoop::Limit &limit : what.limits) {
       if (limit.counter.step == 0)
         continue;
-      Value more = arith::SubIOp::create(b, loc, hoist(limit.bound), valueOf(limit.counter));
-      more = arith::DivSIOp::create(b, loc, more, constant(b, loc, limit.counter.step));
-      steps = arith::MinSIOp::create(b, loc, steps, arith::AddIOp::create(b, loc, more, constant(b, loc, 1)));
+      Value more = k.asIndex(hoist(limit.bound)) - valueOf(limit.counter); // may be below 0
+      more = arith::DivSIOp::create(b, loc, more, k.index(limit.counter.step));
+      steps = minimum(steps, k.asIndex(more) + 1);
     }
     // A requirement holds for this step; that part of the condition need not, where it is one of two.
-    return arith::MaxSIOp::create(b, loc, steps, constant(b, loc, 1));
+    return maximum(steps, 1);
   }
 
-  void moveGrowths(Value steps) {
-    Value others = arith::SubIOp::create(b, loc, steps, constant(b, loc, 1));
+  void moveGrowths(const Index &steps) {
     for (DeviceLoop::Growth &growth : what.growths) {
       IRMapping ofThese = front;
-      if (growth.counter) {
-        Value more = arith::MulIOp::create(b, loc, others, constant(b, loc, growth.counter->step));
-        ofThese.map(growth.size, arith::AddIOp::create(b, loc, valueOf(*growth.counter), more).getResult());
-      }
+      if (growth.counter)
+        ofThese.map(growth.size, (valueOf(*growth.counter) + (steps - 1) * growth.counter->step).value());
       std::swap(front, ofThese);
       hoist(growth.op.getCondition());
       SetVector<Value> above;
@@ -222,9 +197,9 @@ private:
   }
 
   /// Buffers of a step and launches have room for what any of the steps needs.
-  void findMost(Value steps) {
+  void findMost(const Index &steps) {
     auto moved = [&](Value value) { return hoist(value); };
-    StepRanges::Front ahead = {moved, arith::SubIOp::create(b, loc, steps, constant(b, loc, 1))};
+    StepRanges::Front ahead = {moved, steps - 1};
     for (WorkspaceOp memory : what.workspaces)
       memory.getBytesMutable().assign(what.ranges.most(b, memory.getBytes(), ahead));
     for (gpu::LaunchOp launch : what.launches)
@@ -233,15 +208,15 @@ private:
           most[size] = what.ranges.most(b, size, ahead);
   }
 
-  void startState(Value steps) {
-    Value none = arith::ConstantIntOp::create(b, loc, 0, 64);
-    SmallVector<std::pair<uint64_t, Value>> words = {{leftWord, toWord(b, loc, steps)}};
+  void startState(const Index &steps) {
+    SmallVector<std::pair<int64_t, Value>> words = {{leftWord, toWord(k, steps)}};
     if (!what.checks.empty())
-      words.emplace_back(brokenWord, none);
+      words.emplace_back(brokenWord, k.i64(0));
     for (auto [number, value] : llvm::enumerate(what.body().getArguments()))
       if (what.isVarying(value))
-        words.push_back({what.carriedBy(number), toWord(b, loc, value)});
-    OpBuilder inside = launchOne();
+        words.push_back({what.carriedBy(number), toWord(k, value)});
+    OpBuilder one = launchOne();
+    Code inside(one, loc);
     for (auto [word, value] : words)
       storeWord(inside, value, word);
   }
@@ -269,7 +244,7 @@ private:
   //===--------------------------------------------------------------------===//
 
   /// A value of the body, computed where `inside` stands in a launch.
-  Value onDevice(Value value, OpBuilder &inside, Operation *launch, IRMapping &map) {
+  Value onDevice(Value value, Code &inside, Operation *launch, IRMapping &map) {
     if (map.contains(value))
       return map.lookup(value);
     if (!what.isVarying(value)) {
@@ -277,24 +252,25 @@ private:
         return value;
       // No kernel takes a bit.
       OpBuilder before(launch);
-      Value bit = fromWord(inside, loc, toWord(before, loc, value), value.getType());
+      Code host(before, loc);
+      Value bit = convert(inside.asNum(toWord(host, value)), value.getType());
       map.map(value, bit);
       return bit;
     }
     Value result;
     if (auto argument = dyn_cast<BlockArgument>(value)) {
-      result = loadWord(inside, state, what.carriedBy(argument.getArgNumber()), value.getType());
+      result = convert(loadWord(inside, state, what.carriedBy(argument.getArgNumber())), value.getType());
     } else if (auto fetch = value.getDefiningOp<FetchOp>()) {
       auto number = llvm::find(what.fetched, fetch) - what.fetched.begin();
-      result = loadWord(inside, state, fetchWord + number, value.getType());
+      result = convert(loadWord(inside, state, fetchWord + number), value.getType());
     } else {
       Operation *op = value.getDefiningOp();
       for (Value operand : op->getOperands())
         if (Value made = onDevice(operand, inside, launch, map); made != operand)
           map.map(operand, made);
       if (auto expand = dyn_cast<memref::ExpandShapeOp>(op))
-        return reshapeAsGiven(expand, inside, map);
-      inside.clone(*op, map);
+        return reshapeAsGiven(expand, inside.b, map);
+      inside.b.clone(*op, map);
       return map.lookup(value);
     }
     map.map(value, result);
@@ -304,18 +280,18 @@ private:
   /// Blocks beyond the step's own number do nothing, nor do any behind a requirement that does not hold.
   void guard(gpu::LaunchOp launch) {
     Block &body = launch.getBody().front();
-    OpBuilder inside = OpBuilder::atBlockBegin(&body);
-    Value takesPart;
-    auto require = [&](arith::CmpIPredicate predicate, Value x, Value y) {
-      Value holds = arith::CmpIOp::create(inside, loc, predicate, x, y);
-      takesPart = takesPart ? arith::AndIOp::create(inside, loc, takesPart, holds).getResult() : holds;
+    OpBuilder begin = OpBuilder::atBlockBegin(&body);
+    Code inside(begin, loc);
+    std::optional<Mask> takesPart;
+    auto require = [&](Value holds) {
+      takesPart = takesPart ? *takesPart & inside.asMask(holds) : inside.asMask(holds);
     };
     gpu::KernelDim3 ids = launch.getBlockIds(), counts = launch.getGridSize();
     auto limit = [&](OpOperand &size, Value id, Value count) {
       if (!what.isVarying(size.get()))
         return;
       count.replaceAllUsesWith(size.get());
-      require(arith::CmpIPredicate::ult, id, size.get());
+      require(arith::CmpIOp::create(begin, loc, arith::CmpIPredicate::ult, id, size.get()));
       size.set(most.lookup(size.get()));
     };
     limit(launch.getGridSizeXMutable(), ids.x, counts.x);
@@ -323,11 +299,10 @@ private:
     limit(launch.getGridSizeZMutable(), ids.z, counts.z);
     Operation *top = what.body().findAncestorOpInBlock(*launch);
     if (!what.checks.empty() && what.checks.front()->isBeforeInBlock(top))
-      require(arith::CmpIPredicate::eq, loadWord(inside, state, brokenWord, b.getI64Type()),
-              arith::ConstantIntOp::create(inside, loc, 0, 64));
+      require(loadWord(inside, state, brokenWord) == 0);
     if (!takesPart)
       return;
-    auto branch = scf::IfOp::create(inside, loc, takesPart);
+    auto branch = scf::IfOp::create(begin, loc, *takesPart);
     Operation *end = branch.thenBlock()->getTerminator();
     while (branch->getNextNode() != body.getTerminator())
       branch->getNextNode()->moveBefore(end);
@@ -336,7 +311,8 @@ private:
   void sinkWords(gpu::LaunchOp launch) {
     SetVector<Value> above;
     getUsedValuesDefinedAbove(launch.getBody(), above);
-    OpBuilder inside = OpBuilder::atBlockBegin(&launch.getBody().front());
+    OpBuilder begin = OpBuilder::atBlockBegin(&launch.getBody().front());
+    Code inside(begin, loc);
     IRMapping map;
     for (Value value : above)
       if (what.isVarying(value))
@@ -346,11 +322,12 @@ private:
   /// What the host would fetch goes to a word: its place may be used for something else later in the step.
   void keep(FetchOp fetch) {
     b.setInsertionPoint(fetch);
-    OpBuilder inside = launchOne();
+    OpBuilder one = launchOne();
+    Code inside(one, loc);
     Value buffer = onDevice(fetch.getBuffer(), inside, own, known);
     SmallVector<Value> at =
         llvm::map_to_vector(fetch.getIndices(), [&](Value index) { return onDevice(index, inside, own, known); });
-    Value value = memref::LoadOp::create(inside, loc, buffer, at);
+    Value value = memref::LoadOp::create(one, loc, buffer, at);
     auto number = llvm::find(what.fetched, fetch) - what.fetched.begin();
     storeWord(inside, value, fetchWord + number);
     known.map(fetch.getResult(), value);
@@ -359,84 +336,78 @@ private:
   /// Of the first requirement that does not hold the number and the values go to words, for the host to read.
   void check(RequireOp op) {
     b.setInsertionPoint(op);
-    OpBuilder inside = launchOne();
+    OpBuilder one = launchOne();
+    Code inside(one, loc);
     uint64_t number = llvm::find(what.checks, op) - what.checks.begin();
-    Value none = arith::ConstantIntOp::create(inside, loc, 0, 64);
-    Value before = loadWord(inside, state, brokenWord, b.getI64Type());
-    Value isFirst = arith::CmpIOp::create(inside, loc, arith::CmpIPredicate::eq, before, none);
+    Mask isFirst = loadWord(inside, state, brokenWord) == 0;
     if (error) // what it is about may come from such an index
-      isFirst = arith::AndIOp::create(inside, loc, isFirst, isSound(inside, error, 0));
-    Value fails = arith::XOrIOp::create(inside, loc, onDevice(op.getCondition(), inside, own, known),
-                                        arith::ConstantIntOp::create(inside, loc, 1, 1));
+      isFirst = isFirst & (loadWord(inside, error, 0) == 0);
+    Mask fails = !inside.asMask(onDevice(op.getCondition(), inside, own, known));
     SmallVector<Value> values =
         llvm::map_to_vector(op.getValues(), [&](Value value) { return onDevice(value, inside, own, known); });
-    auto branch = scf::IfOp::create(inside, loc, arith::AndIOp::create(inside, loc, isFirst, fails));
-    inside.setInsertionPoint(branch.thenBlock()->getTerminator());
-    storeWord(inside, arith::ConstantIntOp::create(inside, loc, number + 1, 64), brokenWord);
-    for (auto [n, value] : llvm::enumerate(values))
-      storeWord(inside, value, valueWords[number] + n);
+    inside.when(isFirst & fails, [&] {
+      storeWord(inside, inside.i64(number + 1), brokenWord);
+      for (auto [n, value] : llvm::enumerate(values))
+        storeWord(inside, value, valueWords[number] + n);
+    });
   }
 
   /// The last launch of a step: what the next one starts from, and whether there is one.
   void makeNext() {
-    OpBuilder inside = launchOne();
+    OpBuilder one = launchOne();
+    Code inside(one, loc);
     IRMapping ofNext;
     ValueRange next = what.yielded();
     for (auto [number, value] : llvm::enumerate(next)) {
       Value word = isa<MemRefType>(value.getType()) ? value : onDevice(value, inside, own, known);
       ofNext.map(what.loop.getBeforeArguments()[number], word);
     }
-    Value none = arith::ConstantIntOp::create(inside, loc, 0, 64);
-    Value left = loadWord(inside, state, leftWord, b.getI64Type());
-    left = arith::SubIOp::create(inside, loc, left, arith::ConstantIntOp::create(inside, loc, 1, 64));
+    Num left = loadWord(inside, state, leftWord) - 1;
     for (Operation &op : what.loop.getBeforeBody()->without_terminator()) {
       for (Value operand : op.getOperands())
         if (!ofNext.contains(operand))
           ofNext.map(operand, onDevice(operand, inside, own, known));
-      inside.clone(op, ofNext);
+      one.clone(op, ofNext);
     }
     Value condition = what.loop.getConditionOp().getCondition();
     Value goesOn = ofNext.contains(condition) ? ofNext.lookup(condition) : onDevice(condition, inside, own, known);
-    Value isMore = arith::CmpIOp::create(inside, loc, arith::CmpIPredicate::sgt, left, none);
-    if (!what.checks.empty()) {
-      Value broken = loadWord(inside, state, brokenWord, b.getI64Type());
-      Value holds = arith::CmpIOp::create(inside, loc, arith::CmpIPredicate::eq, broken, none);
-      isMore = arith::AndIOp::create(inside, loc, isMore, holds);
-    }
+    Mask isMore = left > 0;
+    if (!what.checks.empty())
+      isMore = isMore & (loadWord(inside, state, brokenWord) == 0);
     if (error) {
-      isMore = arith::AndIOp::create(inside, loc, isMore, isSound(inside, error, 0));
-      storeWord(inside, loadWord(inside, error, 0, b.getI64Type()), errorWord);
+      Num found = loadWord(inside, error, 0);
+      isMore = isMore & (found == 0);
+      storeWord(inside, found, errorWord);
     }
     for (auto [number, value] : llvm::enumerate(next))
       if (!isa<MemRefType>(value.getType()))
         storeWord(inside, ofNext.lookup(what.loop.getBeforeArguments()[number]), number);
     storeWord(inside, left, leftWord);
-    storeWord(inside, arith::AndIOp::create(inside, loc, goesOn, isMore), flagWord);
+    storeWord(inside, inside.asMask(goesOn) & isMore, flagWord);
   }
 
   void readState() {
     DownloadOp::create(b, loc, state, copy);
     for (auto [number, op] : llvm::enumerate(what.checks)) {
-      Value broken = loadWord(b, copy, brokenWord, b.getI64Type());
-      Value holds = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, broken,
-                                          arith::ConstantIntOp::create(b, loc, number + 1, 64));
+      Mask holds = loadWord(k, copy, brokenWord) != static_cast<int64_t>(number + 1);
       SmallVector<Value> values;
       for (uint64_t n = 0; n < op.getValues().size(); ++n)
-        values.push_back(loadWord(b, copy, valueWords[number] + n, b.getIndexType()));
+        values.push_back(toIndex(loadWord(k, copy, valueWords[number] + n)));
       RequireOp::create(b, op.getLoc(), holds, op.getMessageAttr(), values, op.getUnsupportedAttr());
       op.erase();
     }
     Operation *yield = what.body().getTerminator();
     for (auto [number, value] : llvm::enumerate(SmallVector<Value>(what.yielded())))
       if (!isa<MemRefType>(value.getType()))
-        yield->setOperand(number, loadWord(b, copy, number, value.getType()));
+        yield->setOperand(number, convert(loadWord(k, copy, number), value.getType()));
     if (!error)
       return;
     // The run ends with the message of the index, and as soon as the loop is left.
     scf::ConditionOp condition = what.loop.getConditionOp();
-    OpBuilder at(condition);
-    Value goesOn = arith::AndIOp::create(at, loc, condition.getCondition(), isSound(at, copy, errorWord));
-    condition.getConditionMutable().assign(goesOn);
+    OpBuilder before(condition);
+    Code at(before, loc);
+    Mask isSound = loadWord(at, copy, errorWord) == 0;
+    condition.getConditionMutable().assign(at.asMask(condition.getCondition()) & isSound);
   }
 
   /// What the launches compute for themselves now.
@@ -453,11 +424,12 @@ private:
   func::FuncOp entry;
   OpBuilder b;
   Location loc;
+  Code k;                   ///< where `b` stands
   Value state, copy, error; ///< `error`: of indices out of range, where something may have one
-  uint64_t fetchWord = 0, brokenWord = 0, errorWord = 0, leftWord = 0, flagWord = 0;
-  SmallVector<uint64_t> valueWords; ///< of each requirement that a step looks at
-  DenseMap<Value, Value> most;      ///< of the numbers of blocks that differ from step to step
-  gpu::LaunchOp own;                ///< the last launch of one thread, and what it has computed
+  int64_t fetchWord = 0, brokenWord = 0, errorWord = 0, leftWord = 0, flagWord = 0;
+  SmallVector<int64_t> valueWords; ///< of each requirement that a step looks at
+  DenseMap<Value, Value> most;     ///< of the numbers of blocks that differ from step to step
+  gpu::LaunchOp own;               ///< the last launch of one thread, and what it has computed
   IRMapping known;
   IRMapping front;            ///< what was computed in front of the loop, by what it is in the body
   SmallVector<Value> buffers; ///< with more room, as in `what.growths`

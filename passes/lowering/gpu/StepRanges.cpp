@@ -1,4 +1,5 @@
 #include "passes/lowering/gpu/StepRanges.h"
+#include "builders/Operators.h"
 #include "passes/lowering/gpu/DeviceLoop.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -140,57 +141,39 @@ struct StepRanges::Maker {
     Range range;
     for (Value x : {of[0].least, of[0].most})
       for (Value y : {of[1].least, of[1].most}) {
-        Value product = again({x, y});
-        range = {lesser(range.least, product), greater(range.most, product)};
+        Num product = num(again({x, y}));
+        range = range.least ? Range{minimum(num(range.least), product), maximum(num(range.most), product)}
+                            : Range{product, product};
       }
     return range;
   }
   /// Of the greater or the less of two without a sign: one below 0 is the greater.
   Range picked() const {
-    Value least = arith::MinSIOp::create(b, loc(), of[0].least, of[1].least);
-    Value most = arith::MaxSIOp::create(b, loc(), of[0].most, of[1].most);
-    Value zero = arith::ConstantOp::create(b, loc(), b.getIntegerAttr(least.getType(), 0));
-    Value isPlain = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::sge, least, zero);
-    return {arith::SelectOp::create(b, loc(), isPlain, againAt(&Range::least), least),
-            arith::SelectOp::create(b, loc(), isPlain, againAt(&Range::most), most)};
+    Range any = chosen();
+    Mask isPlain = num(any.least) >= 0;
+    return {select(isPlain, num(againAt(&Range::least)), num(any.least)),
+            select(isPlain, num(againAt(&Range::most)), num(any.most))};
   }
   Range remaining() const {
-    bool isSigned = isa<arith::RemSIOp>(op);
-    Value least = arith::ConstantOp::create(b, loc(), b.getIntegerAttr(of[1].most.getType(), isSigned ? 1 : 0));
-    if (isSigned)
-      least = arith::SubIOp::create(b, loc(), least, of[1].most);
-    return {least, of[1].most};
+    Num most = num(of[1].most);
+    return {isa<arith::RemSIOp>(op) ? 1 - most : constantLike(most, 0), most};
   }
   Range chosen() const {
-    return {arith::MinSIOp::create(b, loc(), of[0].least, of[1].least),
-            arith::MaxSIOp::create(b, loc(), of[0].most, of[1].most)};
+    return {minimum(num(of[0].least), num(of[1].least)), maximum(num(of[0].most), num(of[1].most))};
   }
   /// `limit`: what the op takes beyond the limit.
   Range limited(Value limit) const {
-    Value fits = arith::CmpFOp::create(b, loc(), arith::CmpFPredicate::OLT, of[0].most, of[1].least);
-    return {of[2].least, again({fits, of[2].most, limit})};
+    return {of[2].least, again({num(of[0].most) < num(of[1].least), of[2].most, limit})};
   }
   Range sized() const {
     Range range = of[0];
     for (Range factor : llvm::drop_begin(of))
-      range = {arith::MulIOp::create(b, loc(), range.least, factor.least),
-               arith::MulIOp::create(b, loc(), range.most, factor.most)};
+      range = {num(range.least) * num(factor.least), num(range.most) * num(factor.most)};
     return range;
   }
 
 private:
-  Value lesser(Value one, Value other) const {
-    if (!one)
-      return other;
-    return isa<FloatType>(one.getType()) ? arith::MinimumFOp::create(b, loc(), one, other).getResult()
-                                         : arith::MinSIOp::create(b, loc(), one, other);
-  }
-  Value greater(Value one, Value other) const {
-    if (!one)
-      return other;
-    return isa<FloatType>(one.getType()) ? arith::MaximumFOp::create(b, loc(), one, other).getResult()
-                                         : arith::MaxSIOp::create(b, loc(), one, other);
-  }
+  Num num(Value value) const { return Num(b, loc(), value); }
 };
 
 StepRanges::Range StepRanges::emit(OpBuilder &b, Value size, const Front &front) {
