@@ -19,7 +19,7 @@ bool canBuildGpuAttention(const AttentionSpec &spec, std::string *reason) {
 }
 
 int64_t countGpuAttentionSplits(const AttentionSpec &spec) {
-  constexpr int64_t kProcessors = 132, kMaxSplits = 16, kFewKeys = 128, kFewQueries = 16;
+  constexpr int64_t kMaxSplits = 16, kFewKeys = 128, kFewQueries = 16;
   std::optional<int64_t> i = spec.getStaticSize(Dim::I), j = spec.getStaticSize(Dim::J);
   if (!i || *i > kFewQueries || spec.hasWeightSweep() || storesTiles(spec))
     return 1;

@@ -10,7 +10,7 @@ namespace attn {
 static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 /// Blocks of a launch that may have nothing to do: two a processor.
-constexpr int64_t kFewBlocks = 264;
+constexpr int64_t kFewBlocks = 2 * kProcessors;
 /// What the threads of a block exchange, an element a warp; then the marks of lists, in bytes.
 constexpr int64_t kExchanged = AttentionEmitter::kThreads / 32;
 static int64_t markBytes(const AttentionSpec &spec, const TileSizes &sizes) {

@@ -41,7 +41,6 @@ std::optional<Cut> chooseCut(const AttentionSpec &spec, int64_t splits) {
     return std::nullopt;
   // Loads of all keys of a tile are under way at once.
   constexpr int64_t kFewThreads = 128, kManyThreads = 1024, kUnknownKeys = 128, kFewKeys = 4, kMostKeys = 5;
-  constexpr int64_t kProcessors = 132;
   std::optional<int64_t> j = spec.getStaticSize(Dim::J);
   int64_t keys = std::max<int64_t>(j ? llvm::divideCeil(*j, splits) : kUnknownKeys, 1);
   int64_t heads = spec.getStaticSize(Dim::B).value_or(1) * spec.getStaticSize(Dim::H).value_or(1);

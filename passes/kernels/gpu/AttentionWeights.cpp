@@ -74,6 +74,7 @@ void AttentionEmitter::scaleColumns(Nums &state, ArrayRef<Num> factors) {
 Nums AttentionEmitter::sweepWeights(Index begin, Index end, const KeyMask::Bounds &bounds, const Nums &state) {
   k.waitForCopies(0);
   pass = Pass::weights;
+  shifts.clear(), factors.clear(), shares.clear();
   Masks empty;
   Num zero = k.f32(0);
   for (int64_t r = 0; r < rows; ++r) {

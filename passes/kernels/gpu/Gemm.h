@@ -71,6 +71,8 @@ struct GpuGemmSpec : SumBlock {
   bool hasRoundedFactor = false;
 
   bool hasFloat8() const { return right && mlir::isa<mlir::Float8E4M3FNType>(right.getElementType()); }
+  /// The product of sizes, up to 2^20, where one that isn't known counts as `unknown`.
+  int64_t guessProduct(llvm::ArrayRef<unsigned> dims, int64_t unknown) const;
   /// Whether tiles of the left or right operand can be of the 16 bits that it is rounded to.
   bool canBeNarrow(bool isLeft) const;
   /// Whether warpgroups take tiles of the left or right operand as they lie: it is a matrix in the 16 bits of

@@ -42,11 +42,11 @@ bool GpuGemmSpec::isTiled(bool isLeft) const {
   return isInOrder(outer, deep) || isInOrder(deep, outer);
 }
 
-static int64_t guessProduct(ArrayRef<int64_t> sizes, ArrayRef<unsigned> dims) {
-  constexpr int64_t kGuess = 64, kMany = 1 << 20;
+int64_t GpuGemmSpec::guessProduct(ArrayRef<unsigned> dims, int64_t unknown) const {
+  constexpr int64_t kMany = 1 << 20;
   int64_t product = 1;
   for (unsigned dim : dims)
-    product = std::min(kMany, product * std::min(kMany, ShapedType::isDynamic(sizes[dim]) ? kGuess : sizes[dim]));
+    product = std::min(kMany, product * std::min(kMany, ShapedType::isDynamic(sizes[dim]) ? unknown : sizes[dim]));
   return product;
 }
 
@@ -91,11 +91,11 @@ void GpuGemmSpec::chooseLines() {
 }
 
 void GpuGemmSpec::chooseTile() {
-  constexpr int64_t kProcessors = 132; // of an H100; other cards have about as many
-  int64_t numRows = guessProduct(sizes, rows), numColumns = guessProduct(sizes, columns);
+  constexpr int64_t kGuess = 64;
+  int64_t numRows = guessProduct(rows, kGuess), numColumns = guessProduct(columns, kGuess);
   auto blocks = [&](const Tile &tile) {
     return llvm::divideCeil(numRows, tile.rows) * llvm::divideCeil(numColumns, tile.columns) *
-           guessProduct(sizes, batch);
+           guessProduct(batch, kGuess);
   };
   bool isMatrix = precision != Precision::f32;
   // A dear epilogue on 64 sums a thread takes longer to compile than it saves.
@@ -121,7 +121,7 @@ void GpuGemmSpec::chooseTile() {
   bool is16Bit = precision == Precision::bf16 || precision == Precision::f16;
   bool isCopied = !hasFloat8() || canBeNarrow(/*isLeft=*/false); // by 16 bytes
   if (sm90a == Sm90a::none || !is16Bit || !isCopied || numRows < kFewOuter || numColumns < kFewOuter ||
-      guessProduct(sizes, sums) < kFewSums)
+      guessProduct(sums, kGuess) < kFewSums)
     return;
   Tile wide = {kWarpgroupRows, 256, 1, 1};
   warpgroupColumns = blocks(wide) >= kProcessors ? 256 : 128;

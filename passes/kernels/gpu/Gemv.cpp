@@ -12,7 +12,7 @@ using namespace mlir;
 
 namespace attn {
 
-constexpr int64_t kWarp = 32, kProcessors = 132;
+constexpr int64_t kWarp = 32;
 
 /// Of those that have more than one element the innermost dimension of an operand, which then lie side by side.
 static std::optional<unsigned> findContiguous(const GpuGemmSpec &spec, AffineMap map) {
@@ -36,16 +36,9 @@ GpuGemmSpec::Lines::Lines(const GpuGemmSpec &spec, bool isFewLeft, int64_t rows)
   laneSums = isDeep ? width : kLoads, laneColumns = isDeep ? kLoads : width;
   sumLanes = isDeep ? across : kWarp / across;
 
-  auto guess = [&](ArrayRef<unsigned> dims, int64_t unknown) {
-    constexpr int64_t kMany = 1 << 20;
-    int64_t product = 1;
-    for (unsigned dim : dims)
-      product = std::min(kMany,
-                         product * std::min(kMany, ShapedType::isDynamic(spec.sizes[dim]) ? unknown : spec.sizes[dim]));
-    return product;
-  };
-  int64_t sums = guess(spec.sums, 1024), columns = guess(isFewLeft ? spec.columns : spec.rows, 64);
-  int64_t batches = guess(spec.batch, 1);
+  int64_t sums = spec.guessProduct(spec.sums, 1024);
+  int64_t columns = spec.guessProduct(isFewLeft ? spec.columns : spec.rows, 64);
+  int64_t batches = spec.guessProduct(spec.batch, 1);
   auto countBlocks = [&] { return llvm::divideCeil(columns, kWarp / sumLanes * laneColumns) * batches; };
   // Where whole lines leave processors without work, the lanes of a warp take narrower pieces of more rows, down to a
   // sector of 32 bytes, or longer ones of fewer columns.

@@ -202,7 +202,6 @@ void IntegerTileEmitter::finishStaged(int64_t firstStaged) {
 } // namespace
 
 void emitIntegerTiles(OpBuilder &b, Location loc, const GpuIntegerSpec &spec, ArrayRef<Buffer> arguments) {
-  constexpr int64_t kProcessors = 132; // of an H100; other cards have about as many
   auto emit = [&](const IntegerTile &tile) { IntegerTileEmitter(b, loc, spec, arguments, tile).emit(); };
   // The largest that leaves no processor without work and not much of itself empty, or the smallest.
   if (!ShapedType::isDynamic(spec.m) && !ShapedType::isDynamic(spec.n)) {

@@ -13,7 +13,7 @@ public:
   IntegerGemvEmitter(OpBuilder &b, Location loc, const GpuIntegerSpec &spec, ArrayRef<Buffer> arguments, int64_t height)
       : GpuIntegerEmitter(b, loc, spec, arguments), height(height) {
     // Lines of 128 bytes are as short as a lane's columns may be.
-    constexpr int64_t kFewest = 8, kProcessors = 132, kMostWarps = 16, kLoads = 4;
+    constexpr int64_t kFewest = 8, kMostWarps = 16, kLoads = 4;
     while (columns > kFewest && spec.n < 2 * kProcessors * columns)
       columns /= 2;
     sumLanes = kWarp / columns;

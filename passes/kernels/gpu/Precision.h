@@ -8,6 +8,9 @@
 
 namespace attn {
 
+/// Multiprocessors of a card that forms and tiles are chosen for: an H100's; others have about as many.
+constexpr int64_t kProcessors = 132;
+
 /// What the operands of products are rounded to. Sums are f32 always; f32
 /// products are of cores without matrix units, one rounding a multiply-add.
 enum class Precision { f32, tf32, f16, bf16 };

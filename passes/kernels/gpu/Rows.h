@@ -1,6 +1,7 @@
 #ifndef PASSES_KERNELS_GPU_ROWS_H
 #define PASSES_KERNELS_GPU_ROWS_H
 
+#include "passes/kernels/gpu/Precision.h"
 #include "passes/kernels/spec/Rows.h"
 
 namespace attn {
@@ -23,7 +24,7 @@ mlir::func::FuncOp buildGpuRowMagnitudes(mlir::OpBuilder &builder, mlir::Locatio
                                          mlir::MemRefType type);
 
 /// Parts of a tensor that blocks reduce, each by itself, at most.
-constexpr int64_t kGpuRangeParts = 264;
+constexpr int64_t kGpuRangeParts = 2 * kProcessors;
 /// The greatest and the least element of f32 of a whole tensor, as the kernel for CPUs has them: arguments (input,
 /// parts, greatest, least), with kGpuRangeParts parts.
 mlir::func::FuncOp buildGpuRange(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
