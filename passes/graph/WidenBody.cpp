@@ -46,6 +46,17 @@ bool onlyMoves(Block &body) {
   });
 }
 
+bool onlyChooses(Block &body) {
+  auto isFloat = [](Value value) { return isa<FloatType>(value.getType()); };
+  return llvm::all_of(body, [&](Operation &op) {
+    // A number from outside is none of them.
+    auto isOwn = [&](Value operand) { return !isFloat(operand) || operand.getParentBlock() == &body; };
+    bool chooses = isa<tensor::ExtractOp, arith::SelectOp, arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp,
+                       arith::MinNumFOp>(op);
+    return (chooses || llvm::none_of(op.getResults(), isFloat)) && llvm::all_of(op.getOperands(), isOwn);
+  });
+}
+
 /// The twin of `value`; of a scalar from outside the body, made here.
 static Value getTwin(OpBuilder &b, Value value, IRMapping &twins) {
   if (!twins.contains(value) && isHalf(value.getType()))

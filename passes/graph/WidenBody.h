@@ -20,6 +20,9 @@ bool canWidenBody(mlir::Block &body);
 /// Whether `body` computes nothing on halves: what it yields in one it has read or chosen.
 bool onlyMoves(mlir::Block &body);
 
+/// Whether what `body` yields in floats is one of the floats that it reads.
+bool onlyChooses(mlir::Block &body);
+
 /// Emits the ops of `body` at the builder's insertion point, halves as f32 and conversions between both gone.
 /// `twins` has the arguments' twins. `readWide(tensor)` gives the f32 tensor to read a scalar from, or null where
 /// it is read as it is stored.

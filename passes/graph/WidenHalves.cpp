@@ -58,6 +58,7 @@ private:
   void widenGeneric(linalg::GenericOp op);
   void widenContraction(linalg::ContractOp op);
   void widenFill(linalg::FillOp op);
+  void followWidened(Operation *op);
   void rebuild(Operation *op);
   Value getTwin(Value half);
   void replace(Operation *op, ValueRange twins);
@@ -79,7 +80,7 @@ private:
   SymbolTable symbols;
   DerivedGlobals globals;
   DenseMap<Value, Value> twins;
-  DenseMap<Value, Type> fromHalves; ///< tensors of f32 to which the graph converts those of this type
+  DenseMap<Value, Type> fromHalves; ///< tensors of f32 whose elements the graph has converted from this type
   DenseSet<Value> computed, constants;
 };
 
@@ -266,7 +267,30 @@ void Widening::rebuild(Operation *op) {
   replace(op, b.create(state)->getResults());
 }
 
+/// Elements that the graph has converted to f32, and now moves, sorts or chooses from, are still such: where it
+/// converts them back they are what they were. A threshold from TopK in f32 is then one of the scores that it is
+/// compared with.
+void Widening::followWidened(Operation *op) {
+  if (op->getNumResults() == 0 || !getElementTypeOrSelf(op->getResult(0)).isF32())
+    return;
+  SmallVector<Value> sources;
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  auto readsInit = [&](OpOperand &init) { return generic.payloadUsesValueFromOperand(&init); };
+  if (generic && onlyChooses(*generic.getBody()) && llvm::none_of(generic.getDpsInitsMutable(), readsInit)) {
+    llvm::append_range(sources, generic.getDpsInputs());
+    generic.getBody()->walk([&](tensor::ExtractOp extract) { sources.push_back(extract.getTensor()); });
+  } else if (isView(op) || isa<tensor::ExtractSliceOp, TopKOp>(op)) {
+    auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+    sources.push_back(linalgOp ? getMovedInput(linalgOp)->get() : op->getOperand(0));
+  }
+  llvm::erase_if(sources, [](Value source) { return !isa<FloatType>(getElementTypeOrSelf(source)); });
+  Type type = sources.empty() ? Type() : fromHalves.lookup(sources.front());
+  if (type && llvm::all_of(sources, [&](Value source) { return fromHalves.lookup(source) == type; }))
+    fromHalves[op->getResult(0)] = type;
+}
+
 void Widening::widen(Operation *op) {
+  followWidened(op);
   auto isTensor = [](Type type) { return isa<RankedTensorType>(type) && isHalf(type); };
   bool gives = llvm::any_of(op->getResultTypes(), isTensor);
   if (auto generic = dyn_cast<linalg::GenericOp>(op)) {

@@ -23,7 +23,34 @@ def reference(x, k, axis, largest):
     return back(found), back(order)
 
 
+def check_thresholds(bin, folder):
+    """Attentions in f16 that keep the keys whose scores are not below the fifth one's, which TopK finds in f32."""
+    path = f"{folder}/threshold.onnx"
+    onnx.save(parser.parse_model("""<ir_version: 9, opset_import: ["" : 18]>
+g (float16[b,q,32] x, float16[b,32,k] y) => (float16[b,q,k] w) <int64[1] five = {5}, int64[1] four = {4}, int64[1] end = {9},
+   int64[1] last = {-1}, float[1] hidden = {-1e9}> {
+  s = MatMul(x, y)  wide = Cast<to = 1>(s)  top, places = TopK<axis = -1>(wide, five)
+  fifth = Slice(top, four, end, last)  threshold = Cast<to = 10>(fifth)
+  none = Cast<to = 10>(hidden)  isBelow = Less(s, threshold)  kept = Where(isBelow, none, s)
+  w = Softmax<axis = -1>(kept)
+}"""), path)
+    rng = np.random.default_rng(5)
+    x, y = (rng.standard_normal(shape).astype(np.float16) for shape in ((2, 70, 32), (2, 32, 65)))
+    scores = x.astype(float) @ y.astype(float)
+    kept = scores >= np.sort(scores, -1)[..., -5:-4]
+    weights = np.where(kept, np.exp(scores - scores.max(-1, keepdims=True)), 0)
+    weights /= weights.sum(-1, keepdims=True)
+    np.save(f"{folder}/x.npy", x)
+    np.save(f"{folder}/y.npy", y)
+    for options in ([], ["-O0"], ["--mcpu=x86-64-v3"]):
+        subprocess.run([f"{bin}/attnc", path, "-o", f"{folder}/threshold.so", *options], check=True)
+        subprocess.run([f"{bin}/attn-run", f"{folder}/threshold.so", f"--input=x=@{folder}/x.npy",
+                        f"--input=y=@{folder}/y.npy", f"--output=w=@{folder}/w.npy"], check=True, stdout=subprocess.DEVNULL)
+        np.testing.assert_allclose(np.load(f"{folder}/w.npy").astype(float), weights, rtol=2e-3, atol=1e-7, err_msg=str(options))
+
+
 def main(bin, folder):
+    check_thresholds(bin, folder)
     rng = np.random.default_rng(12)
     kinds = {"float": np.float32, "double": np.float64, "int64": np.int64, "uint8": np.uint8, "int32": np.int32,
              "float16": np.float16, "uint64": np.uint64}

@@ -352,3 +352,92 @@ func.func @fills(%x: tensor<?x4xf16>, %s: f16) -> tensor<?x4xf16> {
   } -> tensor<?x4xf16>
   return %r : tensor<?x4xf16>
 }
+
+// -----
+
+// What the graph sorts and chooses from in f32, between two conversions, is not rounded behind them: the threshold is
+// one of the scores.
+// CHECK-LABEL: func.func @threshold
+// CHECK: attn.top_k
+// CHECK-NOT: arith.truncf
+// CHECK: arith.cmpf oge, %{{.+}}, %{{.+}} : f32
+func.func @threshold(%x: tensor<4xf16>) -> tensor<4xi1> {
+  %e = tensor.empty() : tensor<4xf16>
+  %n = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<4xf16>) outs(%e : tensor<4xf16>) {
+  ^bb0(%a: f16, %o: f16):
+    %r = math.exp %a : f16
+    linalg.yield %r : f16
+  } -> tensor<4xf16>
+  %f = tensor.empty() : tensor<4xf32>
+  %w = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%n : tensor<4xf16>) outs(%f : tensor<4xf32>) {
+  ^bb0(%a: f16, %o: f32):
+    %r = arith.extf %a : f16 to f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %four = arith.constant 4 : index
+  %top:2 = attn.top_k %w, %four dim 0 : tensor<4xf32> -> tensor<4xf32>, tensor<4xi64>
+  %m = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%top#0, %w : tensor<4xf32>, tensor<4xf32>) outs(%f : tensor<4xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.minimumf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %h = linalg.generic {attn.rounds, indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%m : tensor<4xf32>) outs(%e : tensor<4xf16>) {
+  ^bb0(%a: f32, %o: f16):
+    %r = arith.truncf %a : f32 to f16
+    linalg.yield %r : f16
+  } -> tensor<4xf16>
+  %b = tensor.empty() : tensor<4xi1>
+  %y = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%n, %h : tensor<4xf16>, tensor<4xf16>) outs(%b : tensor<4xi1>) {
+  ^bb0(%a: f16, %c: f16, %o: i1):
+    %r = arith.cmpf oge, %a, %c : f16
+    linalg.yield %r : i1
+  } -> tensor<4xi1>
+  return %y : tensor<4xi1>
+}
+
+// -----
+
+// Near miss: a number of f32 is among those that it chooses from.
+// CHECK-LABEL: func.func @clipped
+// CHECK: arith.maximumf
+// CHECK: arith.truncf %{{.+}} : f32 to f16
+func.func @clipped(%x: tensor<4xf16>, %least: f32) -> tensor<4xf16> {
+  %e = tensor.empty() : tensor<4xf16>
+  %n = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<4xf16>) outs(%e : tensor<4xf16>) {
+  ^bb0(%a: f16, %o: f16):
+    %r = math.exp %a : f16
+    linalg.yield %r : f16
+  } -> tensor<4xf16>
+  %f = tensor.empty() : tensor<4xf32>
+  %w = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%n : tensor<4xf16>) outs(%f : tensor<4xf32>) {
+  ^bb0(%a: f16, %o: f32):
+    %r = arith.extf %a : f16 to f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %m = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%w : tensor<4xf32>) outs(%f : tensor<4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.maximumf %a, %least : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %h = linalg.generic {attn.rounds, indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%m : tensor<4xf32>) outs(%e : tensor<4xf16>) {
+  ^bb0(%a: f32, %o: f16):
+    %r = arith.truncf %a : f32 to f16
+    linalg.yield %r : f16
+  } -> tensor<4xf16>
+  %y = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%h : tensor<4xf16>) outs(%e : tensor<4xf16>) {
+  ^bb0(%a: f16, %o: f16):
+    %r = math.exp %a : f16
+    linalg.yield %r : f16
+  } -> tensor<4xf16>
+  return %y : tensor<4xf16>
+}
