@@ -91,8 +91,8 @@ class States(unittest.TestCase):
         state.gather(np.array([2], np.int32), dim="batch")
         for name in self.kept:
             np.testing.assert_array_equal(state[name], before[name][:1])
-        wrong = ([[0]], [0.5], "0", None, [None])
-        for rows, message in (([1], "1"), ([-2], "-2"), *((rows, "whole numbers, one per row") for rows in wrong)):
+        wrong = ([[0]], [0.5], "0", None, [None], np.array([0, (1 << 64) - 1], np.uint64), [1 << 70])
+        for rows, message in (([1], "1"), ([-2], "-2"), *((rows, "whole numbers of 64 bits, one per row") for rows in wrong)):
             with self.assertRaisesRegex(attnc.InvalidArgument, message):
                 state.gather(rows)
         with self.assertRaisesRegex(attnc.Error, "other"):
@@ -108,6 +108,14 @@ class States(unittest.TestCase):
                 state.truncate(wrong)
             with self.assertRaisesRegex(attnc.InvalidArgument, f"whole number, not {wrong!r}"):
                 state.limit(wrong)
+        for wrong in (1 << 63, -(1 << 63) - 1):
+            for change in (state.truncate, state.limit):
+                with self.assertRaisesRegex(attnc.InvalidArgument, f"number of 64 bits, not {wrong}"):
+                    change(wrong)
+        for most in ((1 << 63) - 1, -(1 << 63)):
+            with self.assertRaisesRegex(attnc.InvalidArgument, f"{most}"):
+                state.truncate(most)
+        state.gather(np.array([1, 0], np.uint64))
         with self.assertRaisesRegex(attnc.NotFound, "other"):
             state["other"] = np.zeros(1, np.float32)
         with self.assertRaisesRegex(attnc.InvalidArgument, "float64"):

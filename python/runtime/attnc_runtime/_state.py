@@ -11,6 +11,8 @@ from . import _core, _errors
 def _whole(name: str, value: Any) -> int:
     if not isinstance(value, numbers.Integral):
         raise _errors.InvalidArgument(f"{name} expects a whole number, not {value!r}")
+    if not -(1 << 63) <= int(value) < 1 << 63:
+        raise _errors.InvalidArgument(f"{name} expects a number of 64 bits, not {value!r}")
     return int(value)
 
 
@@ -39,8 +41,8 @@ class State:
         found = numpy.asarray(rows)
         if found.size == 0 and found.ndim == 1:
             found = found.astype(numpy.int64)
-        if found.ndim != 1 or found.dtype.kind not in "iu":
-            raise _errors.InvalidArgument(f"rows expects whole numbers, one per row, not {rows!r}")
+        if found.ndim != 1 or found.dtype.kind not in "iu" or found.max(initial=0) > (1 << 63) - 1:
+            raise _errors.InvalidArgument(f"rows expects whole numbers of 64 bits, one per row, not {rows!r}")
         self._native.gather(numpy.ascontiguousarray(found, numpy.int64), dim)
 
     def reset(self) -> None:
