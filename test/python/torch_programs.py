@@ -3,6 +3,7 @@ import collections
 import dataclasses
 import tempfile
 import unittest
+import warnings
 
 import attnc
 import torch
@@ -38,8 +39,23 @@ FORMS = {
     "one": (lambda y, mask: y, ["output_0"]),
     # Names that inputs have, or values within the graph.
     "taken": (lambda y, mask: {"x": y, "linear": y * 2, "mask": mask, "add": (y * 3 + 1) * 2}, ["x_output", "linear", "mask_output", "add"]),
+    "no name": (lambda y, mask: {"b": y * 2, "": y}, ["b", "output_1"]),
     "one twice": (lambda y, mask: {"a": y, "b": y}, ["a", "b"]),
 }  # fmt: skip
+
+
+class Counting(torch.nn.Module):
+    """Adds up what it is given over all calls where it `remembers`."""
+
+    def __init__(self, remembers):
+        super().__init__()
+        self.register_buffer("seen", torch.ones(2, 5))
+        self.remembers = remembers
+
+    def forward(self, x, mask):
+        if self.remembers:
+            self.seen.add_(mask)
+        return self.seen + mask + x.sum()
 
 
 class Programs(unittest.TestCase):
@@ -87,6 +103,19 @@ class Programs(unittest.TestCase):
         with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
             torch.export.save(self.export(module, {0: Dim("batch"), 1: Dim("length")}), file.name)
             self.check(module, torch.export.load(file.name), names, torch.randn(3, 7, 8), torch.rand(3, 7))
+
+    def test_a_buffer_that_calls_change(self):
+        """The first call is as of the module, and whoever compiles is told that later ones are the same again."""
+        for remembers in (True, False):
+            program = torch.export.export(Counting(remembers), (self.x, self.mask))
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                model = self.check(Counting(remembers), program, ["output_0"], self.x, self.mask)
+            about = [str(w.message) for w in told if issubclass(w.category, attnc.CompileWarning)]
+            self.assertEqual(len(about), remembers, about)
+            if remembers:
+                self.assertIn("changes its buffer 'seen' for the calls after it", about[0])
+                torch.testing.assert_close(model(self.x, self.mask), Counting(remembers)(self.x, self.mask))
 
     def test_an_exported_program_keeps_its_names(self):
         module = Module(lambda y, mask: y).eval()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
-from typing import Any, Dict, Iterator, List, Mapping
+from typing import Any, Dict, Iterable, Iterator, List, Mapping
 
 from attnc_runtime import Unsupported
 
@@ -19,10 +19,19 @@ def write_program(program: Any, folder: pathlib.Path) -> pathlib.Path:
     exported = program
     if isinstance(program, torch.export.ExportedProgram):
         exported = torch.onnx.export(program, dynamo=True, verbose=False)
+        _warn_of_changes(exported.exported_program.graph_signature.buffers_to_mutate.values())
         rename_sizes(exported.model.graph, _names_of_sizes(program))
         _name_outputs(exported.model.graph, program)
     exported.save(str(path), external_data=True)
     return path
+
+
+def _warn_of_changes(buffers: Iterable[str]) -> None:
+    from ._compile import warn  # which imports _source, and that us
+
+    warn([f"the program changes its buffer '{name}' for the calls after it, and a compiled model does not: each run begins "
+          "with the buffer as it was exported. Make it an input and an output of the module, as an attnc.State keeps them"
+          for name in buffers])  # fmt: skip
 
 
 def _values(graph: Any) -> Iterator[Any]:
@@ -77,11 +86,11 @@ def _labels(program: Any) -> List[str]:
     spec = program.module_call_graph[0].signature.out_spec
     results = _pytree.tree_unflatten([torch.zeros(()) for _ in range(spec.num_leaves)], spec)
     labels = []
-    for path, _ in _pytree.tree_flatten_with_path(results)[0]:
+    for place, (path, _) in enumerate(_pytree.tree_flatten_with_path(results)[0]):
         parts = [str(next(getattr(key, field) for field in ("key", "name", "idx") if hasattr(key, field))) for key in path]
         if not path or hasattr(path[0], "idx"):
             parts[:1] = [f"output_{parts[0] if parts else 0}"]
-        labels.append(".".join(parts))
+        labels.append(".".join(parts) or f"output_{place}")  # a value of ONNX has a name
     kinds = (spec for spec in program.graph_signature.output_specs if spec.kind.name == "USER_OUTPUT")
     return [label for label, spec in zip(labels, kinds) if type(spec.arg).__name__ != "ConstantArgument"]
 
