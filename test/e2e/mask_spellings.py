@@ -467,9 +467,22 @@ def equal():
     ]
 
 
+def thresholds():
+    """Keys whose scores reach a bound: 7 does, though 7 times the reciprocal of 1.7 is less than 7 / 1.7."""
+    body = """
+  divisor = Constant<value = float {1.7}>()
+  low = Constant<value = float {-20}>()
+  whole = Round(s)
+  t = Div(whole, divisor)
+  shown = GreaterOrEqual(t, bound)
+  z = Where(shown, t, low)"""
+    weights = lambda s: softmax(np.where(np.rint(s) >= 7, np.rint(s) / 1.7, -20))  # noqa: E731
+    return [Case("reached", "none", body, weights, tables={"bound": np.float32(7) / np.float32(1.7)})]
+
+
 def main(tool, folder):
     cases = [*limits(), *equal(), *scaled(), *counted(), *stored(), *halves(), *biased(), *windows(), *packed(),
-             *tensorflow(), *summed()]
+             *tensorflow(), *summed(), *thresholds()]
     for case in cases:
         case.check(tool, folder)
     print(len(cases), "graphs agree")

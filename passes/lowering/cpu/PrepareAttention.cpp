@@ -47,10 +47,24 @@ std::string formOf(AttentionOp op) {
   return (getStaticSize(op, Dim::I) == 1 ? "row-" : "") + kind + (isColumns ? "-columns" : "");
 }
 
+/// Whether the last bit of `quotient` can decide what `op`, which it reaches, gives: a rounding to a whole number, as
+/// to a code, for halves are no rare quotients of codes; or a comparison, but for a sign or with what is no number.
+bool turnsOnLastBit(Operation *op, Value quotient) {
+  auto compare = dyn_cast<arith::CmpFOp>(op);
+  if (!compare)
+    return isa<math::RoundEvenOp, math::FloorOp, math::CeilOp, arith::FPToSIOp, arith::FPToUIOp>(op);
+  Value x = compare.getLhs(), y = compare.getRhs();
+  auto isPlain = [&](Value number, Value bound) {
+    APFloat value(0.0f);
+    return matchPattern(bound, m_ConstantFloat(&value)) &&
+           (!value.isFinite() || (value.isZero() && number == quotient));
+  };
+  return x != y && !isPlain(x, y) && !isPlain(y, x);
+}
+
 /// A quotient by a constant in the score region becomes a product: a division
 /// takes five times as long, and a score that is summed in any order has that
-/// last bit to spare. Not one that is rounded to a whole number, as a code: halves
-/// are no rare quotients of codes.
+/// last bit to spare.
 void multiplyScores(AttentionOp op, IRRewriter &rewriter) {
   op.getScore().walk([&](arith::DivFOp quotient) {
     APFloat divisor(0.0f);
@@ -59,9 +73,7 @@ void multiplyScores(AttentionOp op, IRRewriter &rewriter) {
     auto factor = static_cast<float>(1 / divisor.convertToDouble());
     SetVector<Operation *> users;
     getForwardSlice(quotient.getOperation(), &users);
-    bool isRounded = llvm::any_of(
-        users, llvm::IsaPred<math::RoundEvenOp, math::FloorOp, math::CeilOp, arith::FPToSIOp, arith::FPToUIOp>);
-    if (!std::isnormal(factor) || isRounded)
+    if (!std::isnormal(factor) || llvm::any_of(users, [&](Operation *user) { return turnsOnLastBit(user, quotient); }))
       return;
     rewriter.setInsertionPoint(quotient);
     Value constant = arith::ConstantOp::create(rewriter, quotient.getLoc(), rewriter.getF32FloatAttr(factor));

@@ -94,6 +94,7 @@ func.func @forms(%q: tensor<2x1x4x8xf32>, %k: tensor<2x5x4x8xf32>, %v: tensor<2x
 
 // Scores are multiplied instead of divided by a constant; not by one whose reciprocal is no normal number, nor where the
 // divisor varies, nor where the quotient is rounded to a whole number: 4.7 / 0.2 is 23.5 less a bit, 4.7 x 5 is 23.5.
+// Nor where a number is compared with it, or with what was made of it; a sign and an infinity are told by either.
 // CHECK-LABEL: func.func @divided
 // CHECK: %[[C:.+]] = arith.constant 2.500000e-01 : f32
 // CHECK: arith.mulf %{{.+}}, %[[C]] : f32
@@ -103,6 +104,11 @@ func.func @forms(%q: tensor<2x1x4x8xf32>, %k: tensor<2x5x4x8xf32>, %v: tensor<2x
 // CHECK: arith.divf
 // CHECK-LABEL: func.func @rounded
 // CHECK: arith.divf
+// CHECK-LABEL: func.func @compared
+// CHECK: arith.divf
+// CHECK: arith.divf
+// CHECK-LABEL: func.func @told
+// CHECK-NOT: arith.divf
 func.func @divided(%q: tensor<2x3x4x8xf32>, %k: tensor<2x5x4x8xf32>) -> tensor<2x3x4x8xf32> {
   %x = attn.attention masked_rows nan maps [#q, #k, #v, #o]
       ins(%q, %k, %k : tensor<2x3x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>) -> tensor<2x3x4x8xf32>
@@ -141,6 +147,47 @@ func.func @rounded(%q: tensor<2x3x4x8xf32>, %k: tensor<2x5x4x8xf32>) -> tensor<2
       %t = arith.minimumf %r, %most : f32
       %u = math.roundeven %t : f32
       attn.yield %u : f32
+    }
+  return %x : tensor<2x3x4x8xf32>
+}
+
+func.func @compared(%q: tensor<2x3x4x8xf32>, %k: tensor<2x5x4x8xf32>) -> tensor<2x3x4x8xf32> {
+  %x = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %k : tensor<2x3x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>) -> tensor<2x3x4x8xf32>
+    score {
+    ^bb0(%s: f32):
+      %c = arith.constant 1.7 : f32
+      %bound = arith.constant 4.117647 : f32
+      %zero = arith.constant 0.0 : f32
+      %low = arith.constant -100.0 : f32
+      %r = arith.divf %s, %c : f32
+      %a = arith.cmpf oge, %r, %bound : f32
+      %t = arith.select %a, %r, %low : f32
+      %u = arith.divf %t, %c : f32
+      %d = arith.subf %u, %bound : f32
+      %b = arith.cmpf ogt, %d, %zero : f32
+      %v = arith.select %b, %u, %low : f32
+      attn.yield %v : f32
+    }
+  return %x : tensor<2x3x4x8xf32>
+}
+
+func.func @told(%q: tensor<2x3x4x8xf32>, %k: tensor<2x5x4x8xf32>) -> tensor<2x3x4x8xf32> {
+  %x = attn.attention masked_rows nan maps [#q, #k, #v, #o]
+      ins(%q, %k, %k : tensor<2x3x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>) -> tensor<2x3x4x8xf32>
+    score {
+    ^bb0(%s: f32):
+      %c = arith.constant 1.7 : f32
+      %zero = arith.constant 0.0 : f32
+      %inf = arith.constant 0xFF800000 : f32
+      %r = arith.divf %s, %c : f32
+      %a = arith.cmpf ogt, %r, %zero : f32
+      %t = arith.select %a, %r, %zero : f32
+      %b = arith.cmpf oeq, %t, %inf : f32
+      %u = arith.select %b, %zero, %t : f32
+      %n = arith.cmpf une, %u, %u : f32
+      %v = arith.select %n, %zero, %u : f32
+      attn.yield %v : f32
     }
   return %x : tensor<2x3x4x8xf32>
 }
