@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "llvm/Support/CheckedArithmetic.h"
 
 namespace attn {
 #define GEN_PASS_DEF_POLLLOOPSPASS
@@ -23,6 +24,27 @@ namespace {
 constexpr int64_t kBudget = int64_t(1) << 18;
 /// Iterations of a loop inside another of which only the run knows how many it has each time.
 constexpr int64_t kUnknownTrips = 256, kWhileTrips = 32;
+
+/// How far behind `from` an end `to` is at most, where that is known: of a share of a loop, min(from + share, end).
+std::optional<int64_t> getSpan(Value from, Value to) {
+  std::optional<int64_t> first = getConstantIntValue(from), last = getConstantIntValue(to);
+  if (first && last)
+    return llvm::checkedSub(*last, *first);
+  if (Operation *op = to.getDefiningOp(); isa_and_nonnull<arith::MinUIOp, arith::MinSIOp>(op))
+    for (Value end : op->getOperands())
+      if (auto sum = end.getDefiningOp<arith::AddIOp>(); sum && sum.getLhs() == from)
+        return getConstantIntValue(sum.getRhs());
+  return std::nullopt;
+}
+
+/// How often `loop` runs at most, where that is known.
+std::optional<int64_t> getTrips(scf::ForOp loop) {
+  std::optional<int64_t> span = getSpan(loop.getLowerBound(), loop.getUpperBound()),
+                         step = getConstantIntValue(loop.getStep());
+  if (!span || !step)
+    return std::nullopt;
+  return *span <= 0 ? 0 : (*span - 1) / *step + 1;
+}
 
 /// What one execution takes, at most kBudget: a number, or where it depends on sizes also an expression.
 class CostModel {
@@ -56,6 +78,8 @@ private:
   }
 
   Value trips(scf::ForOp loop) {
+    if (std::optional<int64_t> known = getTrips(loop))
+      return number(std::min(*known, kBudget));
     SmallVector<Value, 3> bounds{loop.getLowerBound(), loop.getUpperBound(), loop.getStep()};
     for (Value &bound : bounds) {
       if (std::optional<int64_t> known = getConstantIntValue(bound))
@@ -98,23 +122,10 @@ Operation *findPlace(scf::ForOp loop) {
   return place;
 }
 
-/// How far behind `from` an end `to` is at most, where that is known: of a share of a loop, min(from + share, end).
-std::optional<int64_t> getSpan(Value from, Value to) {
-  std::optional<int64_t> first = getConstantIntValue(from), last = getConstantIntValue(to);
-  if (first && last)
-    return *last - *first;
-  if (Operation *op = to.getDefiningOp(); isa_and_nonnull<arith::MinUIOp, arith::MinSIOp>(op))
-    for (Value end : op->getOperands())
-      if (auto sum = end.getDefiningOp<arith::AddIOp>(); sum && sum.getLhs() == from)
-        return getConstantIntValue(sum.getRhs());
-  return std::nullopt;
-}
-
 /// Whether `loop` is known to end soon, whatever a run brings.
 bool isShort(scf::ForOp loop, const std::optional<int64_t> &cost) {
-  std::optional<int64_t> span = getSpan(loop.getLowerBound(), loop.getUpperBound()),
-                         step = getConstantIntValue(loop.getStep());
-  return cost && span && step && (*span <= 0 || (*span - 1) / *step + 1 <= kBudget / *cost);
+  std::optional<int64_t> trips = getTrips(loop);
+  return cost && trips && *trips <= kBudget / *cost;
 }
 
 /// The end of a piece of `outer` that would go on to `end`.

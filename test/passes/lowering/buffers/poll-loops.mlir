@@ -182,3 +182,28 @@ func.func @shares(%x: memref<?xf32>, %shares: index) attributes {attn.entry} {
   }
   return
 }
+
+// -----
+
+// A loop around long shares that do not look counts all of each: one share is 200000 operations, and the loop looks
+// behind every one.
+// CHECK-LABEL: func.func @around_shares
+// CHECK: scf.for %[[I:.+]] = %c0 to %{{.+}} step %c1 {
+// CHECK: memref.store
+// CHECK: attn.poll
+func.func @around_shares(%x: memref<?xf32>, %shares: index) attributes {attn.entry} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c100000 = arith.constant 100000 : index
+  %zero = arith.constant 0.0 : f32
+  %n = memref.dim %x, %c0 : memref<?xf32>
+  scf.for %i = %c0 to %shares step %c1 {
+    %first = arith.muli %i, %c100000 : index
+    %next = arith.addi %first, %c100000 : index
+    %end = arith.minui %next, %n : index
+    scf.for %j = %first to %end step %c1 {
+      memref.store %zero, %x[%j] : memref<?xf32>
+    }
+  }
+  return
+}
