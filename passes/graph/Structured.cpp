@@ -153,22 +153,21 @@ OpOperand *getMovedInput(linalg::LinalgOp op) {
   return op.isDpsInput(operand) && isa<RankedTensorType>(operand->get().getType()) ? operand : nullptr;
 }
 
-bool isView(Operation *op) {
+Value getViewed(Operation *op) {
   if (isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::CastOp>(op))
-    return true;
+    return op->getOperand(0);
   auto linalgOp = dyn_cast_or_null<linalg::LinalgOp>(op);
-  return linalgOp && getMovedInput(linalgOp);
+  OpOperand *moved = linalgOp ? getMovedInput(linalgOp) : nullptr;
+  return moved ? moved->get() : Value();
 }
+
+bool isView(Operation *op) { return getViewed(op) != nullptr; }
 
 bool isPerElement(Operation *op) { return isView(op) || isPointwise(op); }
 
 Value stripViews(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (!isView(op))
-      break;
-    auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
-    value = linalgOp ? getMovedInput(linalgOp)->get() : op->getOperand(0);
-  }
+  while (Value viewed = getViewed(value.getDefiningOp()))
+    value = viewed;
   return value;
 }
 

@@ -88,7 +88,8 @@ template <typename Conversion> mlir::linalg::GenericOp getConversion(mlir::Opera
 /// (linalg.transpose, linalg.broadcast, such a generic), or null.
 mlir::OpOperand *getMovedInput(mlir::linalg::LinalgOp op);
 
-/// Whether `op` only moves elements or gives them another shape.
+/// The tensor of which `op`, a view, only moves elements or gives them another shape; null for other ops.
+mlir::Value getViewed(mlir::Operation *op);
 bool isView(mlir::Operation *op);
 
 /// Whether `op` is a view or an elementwise op: each of its elements is made of those at one place.

@@ -216,8 +216,8 @@ static std::optional<Access> readWeightedSum(AttentionMatch &match, OpOperand &w
 
 unsigned countValueViews(OpOperand &weights) {
   unsigned count = 0;
-  Operation *op = weights.getOwner()->getOperand(1 - weights.getOperandNumber()).getDefiningOp();
-  for (; isView(op); op = op->getOperand(0).getDefiningOp())
+  Value values = weights.getOwner()->getOperand(1 - weights.getOperandNumber());
+  while ((values = getViewed(values.getDefiningOp())))
     ++count;
   return count;
 }

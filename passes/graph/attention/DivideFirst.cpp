@@ -37,16 +37,11 @@ LogicalResult divideFirst(RewriterBase &rewriter, linalg::LinalgOp op) {
   std::optional<Quotient> quotient = rows.quotient(0);
   if (!quotient || !rows.isWhole(quotient->numerator))
     return failure();
-  Element product = quotient->numerator;
   SmallVector<Operation *> views;
-  while (std::optional<Element> source = rows.throughView(product)) {
-    views.push_back(product.value.getDefiningOp());
-    if (!product.value.hasOneUse())
-      return failure();
-    product = *source;
-  }
+  Element product = rows.throughViews(quotient->numerator, &views);
   auto sum = product.value.getDefiningOp<linalg::LinalgOp>();
-  if (!isContraction(sum) || !product.value.hasOneUse() || !isZeroFill(sum.getDpsInits()[0]))
+  if (!isContraction(sum) || !product.value.hasOneUse() || !isZeroFill(sum.getDpsInits()[0]) ||
+      !llvm::all_of(views, [](Operation *view) { return view->hasOneUse(); }))
     return failure();
   SmallVector<unsigned> loops;
   sum.getReductionDims(loops);
@@ -54,9 +49,7 @@ LogicalResult divideFirst(RewriterBase &rewriter, linalg::LinalgOp op) {
   for (unsigned loop : loops)
     summed.push_back(rows.inner({sum, loop, product.at}));
   summed = rows.parts(summed);
-  Element row = quotient->denominator;
-  while (std::optional<Element> source = rows.throughView(row))
-    row = *source;
+  Element row = rows.throughViews(quotient->denominator);
   SmallVector<Element> factors = rows.sources(product);
   for (auto [n, x] : llvm::enumerate(factors)) {
     std::optional<Total> total = isMultipleOfNonNegative(x.value) ? rows.total(row, x) : std::nullopt;
@@ -69,12 +62,8 @@ LogicalResult divideFirst(RewriterBase &rewriter, linalg::LinalgOp op) {
       continue;
     IRMapping mapping;
     mapping.map(x.value, weights);
-    Operation *last = rewriter.clone(*sum, mapping);
-    for (Operation *view : llvm::reverse(views)) {
-      mapping.map(view->getOperand(0), last->getResult(0));
-      last = rewriter.clone(*view, mapping);
-    }
-    rewriter.replaceOp(op, last->getResult(0));
+    Value divided = rewriter.clone(*sum, mapping)->getResult(0);
+    rewriter.replaceOp(op, viewAgain(rewriter, views, product.value, divided));
     return success();
   }
   return failure();

@@ -15,9 +15,10 @@ SoftmaxOp findSoftmax(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (auto softmax = dyn_cast<SoftmaxOp>(op))
       return softmax;
-    if (!isView(op) && (!isPointwise(op) || cast<linalg::LinalgOp>(op).getNumDpsInputs() != 1))
+    Value viewed = getViewed(op);
+    if (!viewed && (!isPointwise(op) || cast<linalg::LinalgOp>(op).getNumDpsInputs() != 1))
       break;
-    value = op->getOperand(0);
+    value = viewed ? viewed : op->getOperand(0);
   }
   return {};
 }

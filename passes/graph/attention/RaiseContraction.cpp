@@ -30,12 +30,13 @@ std::pair<OpOperand *, OpOperand *> readDivision(Operation *op) {
 /// Whether `op` divides something by its own sum: that gives weights as a softmax does.
 bool dividesBySum(Operation *op) {
   auto [dividend, divisor] = readDivision(op);
-  for (Operation *from = divisor ? divisor->get().getDefiningOp() : nullptr; from;
-       from = from->getOperand(0).getDefiningOp()) {
+  for (Operation *from = divisor ? divisor->get().getDefiningOp() : nullptr; from;) {
     if (getReduction(from) == Combiner::sum)
       return from->getOperand(0) == dividend->get();
     if (!isPerElement(from))
       return false;
+    Value viewed = getViewed(from);
+    from = (viewed ? viewed : from->getOperand(0)).getDefiningOp();
   }
   return false;
 }

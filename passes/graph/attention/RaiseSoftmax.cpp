@@ -12,7 +12,6 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
 #include <cmath>
@@ -111,11 +110,7 @@ struct RaisedSoftmax {
 
 std::optional<RaisedSoftmax> readSoftmax(RowReader &rows, const Quotient &quotient) {
   RaisedSoftmax found;
-  Element exponential = quotient.numerator;
-  while (std::optional<Element> source = rows.throughView(exponential)) {
-    found.views.push_back(exponential.value.getDefiningOp());
-    exponential = *source;
-  }
+  Element exponential = rows.throughViews(quotient.numerator, &found.views);
   Element scalar = rows.strip(exponential);
   std::optional<Exponential> power =
       scalar.getOp() && scalar.getOp()->getParentOp() == exponential.value.getDefiningOp()
@@ -166,11 +161,7 @@ LogicalResult raiseQuotient(RewriterBase &rewriter, linalg::LinalgOp op) {
     Value raised =
         softmaxOver(rewriter, op.getLoc(), scaled(rewriter, op.getLoc(), found->scores, found->factor), found->dims);
     raised = castTo(rewriter, op.getLoc(), raised, found->exponentials.getType());
-    IRMapping mapping;
-    mapping.map(found->exponentials, raised);
-    for (Operation *view : llvm::reverse(found->views))
-      rewriter.clone(*view, mapping);
-    raised = mapping.lookup(quotient->numerator.value);
+    raised = viewAgain(rewriter, found->views, found->exponentials, raised);
     if (raised.getType() != op->getResult(0).getType()) // rounded to a half type by the division
       return failure();
     remark::passed(op.getLoc(), remark::RemarkOpts::name("Softmax").category("attn-raise-softmax"))
@@ -238,22 +229,14 @@ LogicalResult raiseExponential(RewriterBase &rewriter, linalg::LinalgOp op) {
   if (!logs || logs->at != rows.at(logs->value).at)
     return failure();
   SmallVector<Operation *> views;
-  Value source = logs->value;
-  while (isView(source.getDefiningOp())) {
-    views.push_back(source.getDefiningOp());
-    source = views.back()->getOperand(0);
-  }
+  Value source = rows.throughViews(*logs, &views).value;
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
   auto found = readLogWeights(source);
   if (!found || getElementTypeOrSelf(found->first) != type.getElementType())
     return failure();
   rewriter.setInsertionPoint(op);
   Value weights = softmaxOver(rewriter, op.getLoc(), found->first, found->second);
-  for (Operation *view : llvm::reverse(views)) {
-    IRMapping mapping;
-    mapping.map(view->getOperand(0), weights);
-    weights = rewriter.clone(*view, mapping)->getResult(0);
-  }
+  weights = viewAgain(rewriter, views, source, weights);
   weights = castTo(rewriter, op.getLoc(), weights, type);
   rewriter.replaceOp(op, weights);
   return success();

@@ -69,7 +69,7 @@ bool isSegmentSoftmax(linalg::LinalgOp op) {
   return llvm::any_of(sources, [&](Value source) {
     Value added = isa_and_nonnull<scf::ForOp>(source.getDefiningOp()) ? addedByLoops(source) : Value();
     while (added && !isExponential(added) && isView(added.getDefiningOp()))
-      added = added.getDefiningOp()->getOperand(0);
+      added = getViewed(added.getDefiningOp());
     return added && isExponential(added) && llvm::is_contained(sources, added);
   });
 }

@@ -2,6 +2,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 
 #include <cmath>
@@ -26,6 +27,25 @@ std::optional<Element> RowReader::throughView(const Element &element) {
     source = step(*source);
   while (source && !isa<RankedTensorType>(source->value.getType()));
   return source;
+}
+
+Element RowReader::throughViews(Element element, SmallVectorImpl<Operation *> *views) {
+  while (std::optional<Element> source = throughView(element)) {
+    if (views)
+      views->push_back(element.value.getDefiningOp());
+    element = *source;
+  }
+  return element;
+}
+
+Value viewAgain(OpBuilder &b, ArrayRef<Operation *> views, Value from, Value to) {
+  for (Operation *view : llvm::reverse(views)) {
+    IRMapping mapping;
+    mapping.map(from, to);
+    from = view->getResult(0);
+    to = b.clone(*view, mapping)->getResult(0);
+  }
+  return to;
 }
 
 std::optional<Quotient> RowReader::quotient(unsigned side) {

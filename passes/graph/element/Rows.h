@@ -51,6 +51,8 @@ public:
   bool isWhole(const Element &tensor) { return tensor == at(tensor.value) && tensor.value.getType() == root.getType(); }
   /// The element of another tensor that `element` is, if its tensor is a view.
   std::optional<Element> throughView(const Element &element);
+  /// The element that views, which `views` gets, the last one first, make `element` of.
+  Element throughViews(Element element, llvm::SmallVectorImpl<mlir::Operation *> *views = nullptr);
 
   /// The root as x / y, x * (1 / y) or x * y^-1, x being operand `side` of its division (0) or product (0, 1).
   std::optional<Quotient> quotient(unsigned side);
@@ -93,6 +95,9 @@ private:
 
   mlir::Value root;
 };
+
+/// What `views`, the last one first, make of `from`, made of `to` instead.
+mlir::Value viewAgain(mlir::OpBuilder &b, llvm::ArrayRef<mlir::Operation *> views, mlir::Value from, mlir::Value to);
 
 /// What is x in `shift`, x - max(x) along `dim` (`side` 0) or max(x) - x (1), or null.
 mlir::Value findUnshifted(mlir::Value shift, unsigned side, int64_t dim);

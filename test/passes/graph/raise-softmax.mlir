@@ -187,6 +187,82 @@ func.func @exp_of_log_behind_views(%s: tensor<?x?xf32>, %q: tensor<6x4xf32>) -> 
 // -----
 
 #id = affine_map<(d0, d1) -> (d0, d1)>
+// A view that has other inputs, too, before the one that it moves.
+// CHECK-LABEL: func.func @exp_of_log_behind_another_input
+// CHECK-SAME: %[[S:[^:]+]]: tensor<4x4xf32>
+// CHECK: %[[P:.+]] = attn.softmax %[[S]] dim 1 :
+// CHECK: %[[V:.+]] = linalg.generic {{.*}} ins(%{{.+}}, %[[P]] :
+// CHECK: return %[[V]]
+func.func @exp_of_log_behind_another_input(%s: tensor<4x4xf32>, %u: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %l = attn.softmax %s dim 1 log : tensor<4x4xf32>
+  %m = attn.softmax %u dim 1 log : tensor<4x4xf32>
+  %es = tensor.empty() : tensor<4x4xf32>
+  %v = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%m, %l : tensor<4x4xf32>, tensor<4x4xf32>) outs(%es : tensor<4x4xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    linalg.yield %y : f32
+  } -> tensor<4x4xf32>
+  %e = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%v : tensor<4x4xf32>) outs(%es : tensor<4x4xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4x4xf32>
+  return %e : tensor<4x4xf32>
+}
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+#w = affine_map<(i, e, j) -> (i, j)>
+#v = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
+// The same behind the weighted sum, which is divided first.
+// CHECK-LABEL: func.func @divided_behind_another_input
+// CHECK-SAME: %[[S:[^:]+]]: tensor<4x6xf32>
+// CHECK: %[[P:.+]] = attn.softmax %[[S]] dim 1 :
+// CHECK: %[[Y:.+]] = linalg.contract {{.*}} ins(%[[P]],
+// CHECK: %[[T:.+]] = linalg.generic {{.*}} ins(%{{.+}}, %[[Y]] :
+// CHECK: return %[[T]]
+func.func @divided_behind_another_input(%s: tensor<4x6xf32>, %v: tensor<6x3xf32>, %u: tensor<4x3xf32>) -> tensor<4x3xf32> {
+  %zero = arith.constant 0.0 : f32
+  %es = tensor.empty() : tensor<4x6xf32>
+  %er = tensor.empty() : tensor<4xf32>
+  %ey = tensor.empty() : tensor<4x3xf32>
+  %fr = linalg.fill ins(%zero : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %fy = linalg.fill ins(%zero : f32) outs(%ey : tensor<4x3xf32>) -> tensor<4x3xf32>
+  %e = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<4x6xf32>) outs(%es : tensor<4x6xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  %l = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%e : tensor<4x6xf32>) outs(%fr : tensor<4xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = arith.addf %o, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %y = linalg.contract indexing_maps = [#w, #v, #o] ins(%e, %v : tensor<4x6xf32>, tensor<6x3xf32>)
+      outs(%fy : tensor<4x3xf32>) -> tensor<4x3xf32>
+  %t = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%u, %y : tensor<4x3xf32>, tensor<4x3xf32>) outs(%ey : tensor<4x3xf32>) {
+  ^bb0(%x: f32, %z: f32, %o: f32):
+    linalg.yield %z : f32
+  } -> tensor<4x3xf32>
+  %q = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%t, %l : tensor<4x3xf32>, tensor<4xf32>) outs(%ey : tensor<4x3xf32>) {
+  ^bb0(%x: f32, %z: f32, %o: f32):
+    %r = arith.divf %x, %z : f32
+    linalg.yield %r : f32
+  } -> tensor<4x3xf32>
+  return %q : tensor<4x3xf32>
+}
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 // 32 (s / 32 - max(s / 32)), by which half types keep their range.
 // CHECK-LABEL: func.func @scaled_shift
