@@ -19,7 +19,7 @@ namespace attn {
 namespace {
 
 /// How tightly the outermost operator of a text binds.
-enum Strength { Choice, Relation, Sum, Product, Atom };
+enum Strength { Choice, Or, And, Relation, Sum, Product, Atom };
 
 struct Term {
   std::string text;
@@ -78,8 +78,8 @@ private:
         .Case<arith::SubFOp, arith::SubIOp>([&](auto) { return infix(op, " - ", Sum); })
         .Case<arith::MulFOp, arith::MulIOp>([&](auto) { return infix(op, " × ", Product); })
         .Case<arith::DivFOp, arith::DivSIOp, arith::DivUIOp>([&](auto) { return infix(op, " / ", Product); })
-        .Case<arith::AndIOp>([&](auto) { return infix(op, " and ", Choice); })
-        .Case<arith::OrIOp>([&](auto) { return infix(op, " or ", Choice); })
+        .Case<arith::AndIOp>([&](auto) { return infix(op, " and ", And); })
+        .Case<arith::OrIOp>([&](auto) { return infix(op, " or ", Or); })
         .Case([&](arith::NegFOp) { return Term{"-" + of(op->getOperand(0)).inside(Product), Sum}; })
         .Case<arith::MaximumFOp, arith::MaxNumFOp, arith::MaxSIOp>([&](auto) { return call("max", op); })
         .Case<arith::MinimumFOp, arith::MinNumFOp, arith::MinSIOp>([&](auto) { return call("min", op); })
