@@ -7,8 +7,9 @@ import unittest
 
 from sources import settle
 
-faults, lengths, names, passes, worklists = map(
-    importlib.import_module, ("check-faults", "check-lengths", "check-names", "check-passes", "check-worklists"))
+faults, lengths, names, passes, types, worklists = map(
+    importlib.import_module,
+    ("check-faults", "check-lengths", "check-names", "check-passes", "check-types", "check-worklists"))
 
 
 def tree(**files):
@@ -95,6 +96,22 @@ class Passes(unittest.TestCase):
         found = self.found(**{"passes__graph__deep__FoldScale_DOT_cpp": "int x;",
                               "test__passes__graph__fold-scale_DOT_mlir": "// RUN: attn-opt -attn-fold-scale"})
         self.assertEqual(found, ["attn-fold-scale"])
+
+
+class Types(unittest.TestCase):
+    def found(self, text, other="namespace attn {\nstruct Band {\n};\n}", name="room__b_DOT_h"):
+        return list(types.defined_twice(tree(**{"a_DOT_h": f"namespace attn {{\n{text}\n}}\n", name: other})))
+
+    def test_two(self):
+        for text in ("struct Band {};", "class Band : Base {\n};", "template <typename T> class Band {};", "enum class Band : int { a };"):
+            self.assertEqual(self.found(text), ["attn::Band"], text)
+
+    def test_near_misses(self):
+        for text in ("struct Band;", "template <> struct Band<int> {};", "struct Band::Front {};", "struct Bands {};",
+                     "struct Other {\n  struct Band {};\n};", "// struct Band {"):
+            self.assertEqual(self.found(text), [], text)
+        self.assertEqual(self.found("struct Band {};", "namespace attn::onnx {\nstruct Band {};\n}"), [])
+        self.assertEqual(self.found("struct Band {};", name="test__b_DOT_h"), [])
 
 
 class Names(unittest.TestCase):

@@ -48,7 +48,7 @@ Side readSide(const std::vector<Run> &runs, int64_t edge, bool isUpper) {
 
 } // namespace
 
-bool Band::contains(int64_t row, int64_t column) const {
+bool TableBand::contains(int64_t row, int64_t column) const {
   if ((upTo && column >= *upTo) || (from && column < *from))
     return false;
   if (prefix && column < *prefix)
@@ -56,7 +56,7 @@ bool Band::contains(int64_t row, int64_t column) const {
   return (!below || column <= row + *below) && (!above || column >= row - *above);
 }
 
-std::optional<Band> findBand(int64_t rows, int64_t columns, llvm::function_ref<bool(int64_t, int64_t)> isSet) {
+std::optional<TableBand> findBand(int64_t rows, int64_t columns, llvm::function_ref<bool(int64_t, int64_t)> isSet) {
   if (rows < 1 || columns < 1)
     return std::nullopt;
   std::vector<Run> runs(rows);
@@ -68,7 +68,7 @@ std::optional<Band> findBand(int64_t rows, int64_t columns, llvm::function_ref<b
     while (run.last != columns && isSet(row, run.last))
       ++run.last;
   }
-  auto isExact = [&](const Band &band) {
+  auto isExact = [&](const TableBand &band) {
     for (int64_t row = 0; row != rows; ++row)
       for (int64_t column = 0; column != columns; ++column)
         if (band.contains(row, column) != isSet(row, column))
@@ -89,7 +89,7 @@ std::optional<Band> findBand(int64_t rows, int64_t columns, llvm::function_ref<b
   };
   for (const Side &high : choices(upper))
     for (const Side &low : choices(lower)) {
-      Band band;
+      TableBand band;
       band.upTo = high.column;
       band.from = low.column;
       if (high.offset)
@@ -104,7 +104,7 @@ std::optional<Band> findBand(int64_t rows, int64_t columns, llvm::function_ref<b
   for (const Run &run : runs)
     if (!run.isEmpty() && run.last != columns)
       inner = &run;
-  Band band;
+  TableBand band;
   band.prefix = runs.front().last;
   band.below = inner->last - 1 - (inner - runs.data());
   return rows > 1 && isExact(band) ? std::optional(band) : std::nullopt;

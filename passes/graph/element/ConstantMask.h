@@ -10,7 +10,7 @@ namespace attn {
 
 /// Entries of a table by their place: all of these hold where they are there.
 /// With `prefix`, one column below it counts whatever `above` and `below` say.
-struct Band {
+struct TableBand {
   std::optional<int64_t> below;  ///< column <= row + below
   std::optional<int64_t> above;  ///< column >= row - above
   std::optional<int64_t> upTo;   ///< column < upTo
@@ -24,7 +24,7 @@ struct Band {
 /// The band that is exactly where `isSet` holds in a table of `rows` x
 /// `columns`, checked at each entry; none where there is none, or it says
 /// nothing.
-std::optional<Band> findBand(int64_t rows, int64_t columns, llvm::function_ref<bool(int64_t, int64_t)> isSet);
+std::optional<TableBand> findBand(int64_t rows, int64_t columns, llvm::function_ref<bool(int64_t, int64_t)> isSet);
 
 /// Blocks of which each is visible or hidden as a whole.
 struct BlockGrid {

@@ -42,7 +42,7 @@ struct Place {
   OpFoldResult offset;
 };
 
-Value conjunction(OpBuilder &b, Location loc, const Band &band, Value row, Value column) {
+Value conjunction(OpBuilder &b, Location loc, const TableBand &band, Value row, Value column) {
   auto constant = [&](int64_t n) -> Value { return arith::ConstantIndexOp::create(b, loc, n); };
   Value all;
   auto require = [&](arith::CmpIPredicate predicate, Value bound) {
@@ -85,7 +85,7 @@ std::optional<Table> readBand(const ConstantTable &elements, RankedTensorType ty
   };
   int64_t columns = type.getDimSize(dims.back()), rows = elements.size() / columns;
   for (uint64_t bits : {first, second}) {
-    std::optional<Band> band = findBand(
+    std::optional<TableBand> band = findBand(
         rows, columns, [&](int64_t row, int64_t column) { return elements.bitsAt(row * columns + column) == bits; });
     if (!band)
       continue;

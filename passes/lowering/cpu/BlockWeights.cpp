@@ -163,7 +163,7 @@ private:
 
   /// The queries from `offset` on; gives the next values of `exits`.
   SmallVector<Value> sweepBlock(ArrayRef<Value> exits, Value offset, OpFoldResult rows, ValueRange carried) {
-    QueryBlock queries(b, loc, offset, rows);
+    QueryBlockOps queries(b, loc, offset, rows);
     tiles.clear();
     sums.clear();
     for (auto [exit, value] : llvm::zip_equal(exits, carried))
@@ -179,7 +179,7 @@ private:
   }
 
   /// `value` for the queries of the block: all of it where it has no queries.
-  Value tile(Value value, QueryBlock &queries) {
+  Value tile(Value value, QueryBlockOps &queries) {
     const Place *place = uses.lookup(value);
     if (!place)
       return value;
@@ -212,7 +212,7 @@ private:
     return complete.lookup(value);
   }
 
-  SmallVector<Value> tileOp(Operation *source, QueryBlock &queries) {
+  SmallVector<Value> tileOp(Operation *source, QueryBlockOps &queries) {
     if (auto linalgOp = dyn_cast<linalg::LinalgOp>(source)) {
       SmallVector<Value> operands;
       std::optional<unsigned> loop = WeightUses::findLoop(linalgOp, uses);
@@ -299,7 +299,7 @@ bool blockWeights(AttentionOp op, RewriterBase &rewriter, TargetAttr target, std
   large = largeResults(op);
   WeightUses uses(op);
   int64_t block = chooseBlock(op, large, target);
-  if (!QueryBlock::canTake(op, block, reason) || !uses.analyze(reason))
+  if (!QueryBlockOps::canTake(op, block, reason) || !uses.analyze(reason))
     return store();
   note = "reduced by blocks of " + std::to_string(block) + " queries";
   if (uses.numSweeps > 1)

@@ -18,7 +18,7 @@ namespace attn {
 
 using Dim = AttentionOp::Dim;
 
-bool QueryBlock::canTake(AttentionOp op, int64_t block, std::string &reason) {
+bool QueryBlockOps::canTake(AttentionOp op, int64_t block, std::string &reason) {
   for (Attribute term : op.getMask())
     for (const KeyBound &bound : getKeyBounds(term))
       if (block % bound.step) {
@@ -34,7 +34,7 @@ bool QueryBlock::canTake(AttentionOp op, int64_t block, std::string &reason) {
   return true;
 }
 
-RankedTensorType QueryBlock::typeOf(Type type, int64_t dim) {
+RankedTensorType QueryBlockOps::typeOf(Type type, int64_t dim) {
   auto tensor = cast<RankedTensorType>(type);
   if (dim < 0)
     return tensor;
@@ -43,7 +43,7 @@ RankedTensorType QueryBlock::typeOf(Type type, int64_t dim) {
   return tensor.clone(shape);
 }
 
-Value QueryBlock::slice(Value tensor, int64_t dim, int64_t divisor) {
+Value QueryBlockOps::slice(Value tensor, int64_t dim, int64_t divisor) {
   auto divided = [&](OpFoldResult value, bool up) {
     AffineExpr symbol = b.getAffineSymbolExpr(0);
     return affine::makeComposedFoldedAffineApply(b, loc, up ? symbol.ceilDiv(divisor) : symbol.floorDiv(divisor),
@@ -63,18 +63,18 @@ Value QueryBlock::slice(Value tensor, int64_t dim, int64_t divisor) {
   return sliceAlong(b, loc, tensor, dim, divisor == 1 ? OpFoldResult(offset) : divided(offset, false), count);
 }
 
-Value QueryBlock::insert(Value part, Value into, int64_t dim) { return insertAlong(b, loc, part, into, dim, offset); }
+Value QueryBlockOps::insert(Value part, Value into, int64_t dim) { return insertAlong(b, loc, part, into, dim, offset); }
 
 //===----------------------------------------------------------------------===//
 // Attention
 //===----------------------------------------------------------------------===//
 
-Value QueryBlock::scalar(Value value) {
+Value QueryBlockOps::scalar(Value value) {
   return tensor::FromElementsOp::create(b, loc, RankedTensorType::get({}, b.getIndexType()), value);
 }
 
 /// The elements of `operand` plus the offset, as index; those that are far stay far.
-Value QueryBlock::shifted(Value operand) {
+Value QueryBlockOps::shifted(Value operand) {
   auto type = cast<RankedTensorType>(operand.getType());
   auto body = [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
     Value element = args[0];
@@ -90,7 +90,7 @@ Value QueryBlock::shifted(Value operand) {
 }
 
 /// The mask of `op`, its terms and their operands, whose maps are added to `maps`.
-void QueryBlock::moveMask(AttentionOp op, AttentionParts &parts, SmallVectorImpl<AffineMap> &maps) {
+void QueryBlockOps::moveMask(AttentionOp op, AttentionParts &parts, SmallVectorImpl<AffineMap> &maps) {
   parts.mask.clear();
   parts.maskOperands.clear();
   unsigned number = 0;
@@ -122,7 +122,7 @@ void QueryBlock::moveMask(AttentionOp op, AttentionParts &parts, SmallVectorImpl
   }
 }
 
-SmallVector<Value> QueryBlock::attention(AttentionOp op) {
+SmallVector<Value> QueryBlockOps::attention(AttentionOp op) {
   AttentionParts parts = op.getParts();
   parts.axes = {}; // of the whole attention
   unsigned firstMask = op.getNumOperands() - op.getMaskOperands().size();
@@ -174,7 +174,7 @@ SmallVector<Value> QueryBlock::attention(AttentionOp op) {
 // Other ops
 //===----------------------------------------------------------------------===//
 
-SmallVector<Value> QueryBlock::linalg(linalg::LinalgOp op, ArrayRef<Value> operands, std::optional<unsigned> loop) {
+SmallVector<Value> QueryBlockOps::linalg(linalg::LinalgOp op, ArrayRef<Value> operands, std::optional<unsigned> loop) {
   SmallVector<Type> types;
   for (Value init : operands.drop_front(op.getNumDpsInputs()).take_front(op.getNumDpsInits()))
     types.push_back(init.getType());
@@ -191,7 +191,7 @@ SmallVector<Value> QueryBlock::linalg(linalg::LinalgOp op, ArrayRef<Value> opera
   return SmallVector<Value>(twin->getResults());
 }
 
-SmallVector<Value> QueryBlock::shaped(Operation *op, ArrayRef<Value> operands, int64_t from, ArrayRef<int64_t> dims) {
+SmallVector<Value> QueryBlockOps::shaped(Operation *op, ArrayRef<Value> operands, int64_t from, ArrayRef<int64_t> dims) {
   auto type = typeOf(op->getResult(0).getType(), dims.front());
   if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op)) {
     SmallVector<OpFoldResult> shape = expand.getMixedOutputShape();

@@ -10,9 +10,9 @@
 namespace attn {
 
 /// `rows` queries from `offset` on: ops on all queries, written for these.
-class QueryBlock {
+class QueryBlockOps {
 public:
-  QueryBlock(mlir::OpBuilder &b, mlir::Location loc, mlir::Value offset, mlir::OpFoldResult rows)
+  QueryBlockOps(mlir::OpBuilder &b, mlir::Location loc, mlir::Value offset, mlir::OpFoldResult rows)
       : b(b), loc(loc), offset(offset), rows(rows) {}
 
   /// Whether an attention can be cut into blocks of `block` queries.
