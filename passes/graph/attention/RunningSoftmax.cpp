@@ -3,6 +3,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/attention/JoinParts.h"
+#include "passes/graph/attention/Normalization.h"
 #include "passes/graph/element/Element.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -24,6 +25,7 @@ struct KeyBlock {
   Element score, value;
   AffineExpr key;
   Exponent rest;
+  Value weights; ///< the tensor of exponentials
 };
 
 /// The size of a tensor along the dimension in which it is read at `place`; none where it is not.
@@ -116,7 +118,7 @@ bool RunningSoftmax::addBlock(const Element &element, const Exponent &faded, Sma
     if (!isa_and_nonnull<arith::SubFOp>(exponent.getOp()))
       return false;
     std::optional<Element> score = reader.tensor(reader.operand(exponent, 0));
-    KeyBlock block = {score.value_or(Element{}), isProduct ? sources[1 - n] : Element{}, key, faded};
+    KeyBlock block = {score.value_or(Element{}), isProduct ? sources[1 - n] : Element{}, key, faded, sources[n].value};
     if (!addTerms(reader.operand(exponent, 1), -1, block.rest))
       return false;
     llvm::erase_if(block.rest, [](const auto &term) { return term.second == 0; });
@@ -149,7 +151,12 @@ bool RunningSoftmax::match() {
     if (!x.value.value || z.value.value || x.score.value != z.score.value || mapOf(x.score, x) != mapOf(z.score, z) ||
         !isSame(x.rest, above.front().rest) || !isSame(z.rest, above.front().rest))
       return false;
-  return true;
+  // Any row may be subtracted, and that of the keys so far may be -inf: rows of NaN become numbers.
+  if (llvm::none_of(above, [](const KeyBlock &block) { return hasGuard(block.weights); }))
+    return true;
+  remark::missed(quotient.getLoc(), remark::RemarkOpts::name("RunningSoftmax").category("attn-raise-contraction"))
+      << "rows are replaced that are not of numbers in the graph";
+  return false;
 }
 
 std::optional<AffineMap> RunningSoftmax::mapOf(const Element &element, const KeyBlock &block) {

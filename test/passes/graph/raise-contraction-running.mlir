@@ -859,3 +859,160 @@ func.func @rows(%query: tensor<5x4xf32>, %keys: tensor<8x4xf32>, %values: tensor
   } -> tensor<3x3xf32>
   return %y : tensor<3x3xf32>
 }
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+#one = affine_map<(i) -> (i)>
+#w = affine_map<(i, e, j) -> (i, j)>
+#v = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
+// Any number of its row is subtracted from a score.
+// CHECK-LABEL: func.func @shift
+// CHECK: attn.softmax %{{.+}} dim 1 : tensor<5x8xf32>
+// CHECK: return
+func.func @shift(%s1: tensor<5x6xf32>, %s2: tensor<5x2xf32>, %m: tensor<5xf32>, %v1: tensor<6x3xf32>, %v2: tensor<2x3xf32>)
+    -> tensor<5x3xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<5xf32>
+  %e3 = tensor.empty() : tensor<5x3xf32>
+  %e6 = tensor.empty() : tensor<5x6xf32>
+  %e2 = tensor.empty() : tensor<5x2xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<5xf32>) -> tensor<5xf32>
+  %f3 = linalg.fill ins(%zero : f32) outs(%e3 : tensor<5x3xf32>) -> tensor<5x3xf32>
+  %p1 = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s1, %m : tensor<5x6xf32>, tensor<5xf32>) outs(%e6 : tensor<5x6xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %r = arith.subf %p, %q : f32
+    %x = math.exp %r : f32
+    linalg.yield %x : f32
+  } -> tensor<5x6xf32>
+  %p2 = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s2, %m : tensor<5x2xf32>, tensor<5xf32>) outs(%e2 : tensor<5x2xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %r = arith.subf %p, %q : f32
+    %x = math.exp %r : f32
+    linalg.yield %x : f32
+  } -> tensor<5x2xf32>
+  %t1 = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%p1 : tensor<5x6xf32>) outs(%f : tensor<5xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %r = arith.addf %o, %p : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %t2 = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%p2 : tensor<5x2xf32>) outs(%f : tensor<5xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %r = arith.addf %o, %p : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %y1 = linalg.contract indexing_maps = [#w, #v, #o] ins(%p1, %v1 : tensor<5x6xf32>, tensor<6x3xf32>)
+      outs(%f3 : tensor<5x3xf32>) -> tensor<5x3xf32>
+  %y2 = linalg.contract indexing_maps = [#w, #v, #o] ins(%p2, %v2 : tensor<5x2xf32>, tensor<2x3xf32>)
+      outs(%f3 : tensor<5x3xf32>) -> tensor<5x3xf32>
+  %t = linalg.generic {indexing_maps = [#one, #one, #one], iterator_types = ["parallel"]}
+      ins(%t1, %t2 : tensor<5xf32>, tensor<5xf32>) outs(%e : tensor<5xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %r = arith.addf %p, %q : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y1, %y2 : tensor<5x3xf32>, tensor<5x3xf32>) outs(%e3 : tensor<5x3xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %r = arith.addf %p, %q : f32
+    linalg.yield %r : f32
+  } -> tensor<5x3xf32>
+  %d = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y, %t : tensor<5x3xf32>, tensor<5xf32>) outs(%e3 : tensor<5x3xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %r = arith.divf %p, %q : f32
+    linalg.yield %r : f32
+  } -> tensor<5x3xf32>
+  %g = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%d : tensor<5x3xf32>) outs(%e3 : tensor<5x3xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %r = arith.negf %p : f32
+    linalg.yield %r : f32
+  } -> tensor<5x3xf32>
+  return %g : tensor<5x3xf32>
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+#one = affine_map<(i) -> (i)>
+#w = affine_map<(i, e, j) -> (i, j)>
+#v = affine_map<(i, e, j) -> (j, e)>
+#o = affine_map<(i, e, j) -> (i, e)>
+// Its exponentials may overflow, and the graph replaces those rows.
+// CHECK-LABEL: func.func @guarded
+// CHECK-NOT: attn.softmax
+// CHECK: return
+func.func @guarded(%s1: tensor<5x6xf32>, %s2: tensor<5x2xf32>, %m: tensor<5xf32>, %v1: tensor<6x3xf32>, %v2: tensor<2x3xf32>)
+    -> tensor<5x3xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<5xf32>
+  %e3 = tensor.empty() : tensor<5x3xf32>
+  %e6 = tensor.empty() : tensor<5x6xf32>
+  %e2 = tensor.empty() : tensor<5x2xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<5xf32>) -> tensor<5xf32>
+  %f3 = linalg.fill ins(%zero : f32) outs(%e3 : tensor<5x3xf32>) -> tensor<5x3xf32>
+  %p1 = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s1, %m : tensor<5x6xf32>, tensor<5xf32>) outs(%e6 : tensor<5x6xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %r = arith.subf %p, %q : f32
+    %x = math.exp %r : f32
+    linalg.yield %x : f32
+  } -> tensor<5x6xf32>
+  %p2 = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s2, %m : tensor<5x2xf32>, tensor<5xf32>) outs(%e2 : tensor<5x2xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %r = arith.subf %p, %q : f32
+    %x = math.exp %r : f32
+    linalg.yield %x : f32
+  } -> tensor<5x2xf32>
+  %t1 = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%p1 : tensor<5x6xf32>) outs(%f : tensor<5xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %r = arith.addf %o, %p : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %t2 = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%p2 : tensor<5x2xf32>) outs(%f : tensor<5xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %r = arith.addf %o, %p : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %y1 = linalg.contract indexing_maps = [#w, #v, #o] ins(%p1, %v1 : tensor<5x6xf32>, tensor<6x3xf32>)
+      outs(%f3 : tensor<5x3xf32>) -> tensor<5x3xf32>
+  %y2 = linalg.contract indexing_maps = [#w, #v, #o] ins(%p2, %v2 : tensor<5x2xf32>, tensor<2x3xf32>)
+      outs(%f3 : tensor<5x3xf32>) -> tensor<5x3xf32>
+  %t = linalg.generic {indexing_maps = [#one, #one, #one], iterator_types = ["parallel"]}
+      ins(%t1, %t2 : tensor<5xf32>, tensor<5xf32>) outs(%e : tensor<5xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %r = arith.addf %p, %q : f32
+    linalg.yield %r : f32
+  } -> tensor<5xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y1, %y2 : tensor<5x3xf32>, tensor<5x3xf32>) outs(%e3 : tensor<5x3xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %r = arith.addf %p, %q : f32
+    linalg.yield %r : f32
+  } -> tensor<5x3xf32>
+  %d = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y, %t : tensor<5x3xf32>, tensor<5xf32>) outs(%e3 : tensor<5x3xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %r = arith.divf %p, %q : f32
+    linalg.yield %r : f32
+  } -> tensor<5x3xf32>
+  %g = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%d : tensor<5x3xf32>) outs(%e3 : tensor<5x3xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %n = arith.cmpf uno, %p, %p : f32
+    %r = arith.select %n, %zero, %p : f32
+    linalg.yield %r : f32
+  } -> tensor<5x3xf32>
+  return %g : tensor<5x3xf32>
+}
