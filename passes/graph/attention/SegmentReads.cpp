@@ -18,12 +18,17 @@ static Value integerOf(CheckIndexOp check) {
   return cast ? cast.getIn() : check.getIndex();
 }
 
+/// Whether `index` is the only place along dimension `dim` of `tensor`.
+static bool isOnlyPlace(Value index, Value tensor, int64_t dim) {
+  return matchPattern(index, m_Zero()) && cast<RankedTensorType>(tensor.getType()).getDimSize(dim) == 1;
+}
+
 /// The nodes and the updates of the loops that sum, as elements of the updates.
 bool SegmentMatcher::readSums() {
   SmallVector<AffineExpr> places(sums.loops.size());
   for (auto [dim, at] : llvm::enumerate(updates.getIndices())) {
     Value index = at;
-    if (matchPattern(index, m_Zero()))
+    if (isOnlyPlace(index, updates.getTensor(), dim))
       continue;
     auto loop = llvm::find_if(sums.loops, [&](scf::ForOp loop) { return loop.getInductionVar() == index; });
     if (loop == sums.loops.end() || places[loop - sums.loops.begin()])
@@ -89,7 +94,7 @@ std::optional<SegmentMatcher::Visit> SegmentMatcher::visit(Scatter scatter, Arra
     auto loop = llvm::find_if(scatter.loops, [&](scf::ForOp loop) { return loop.getInductionVar() == index; });
     if (loop != scatter.loops.end())
       visit.loops[loop - scatter.loops.begin()] = place;
-    else if (!matchPattern(index, m_Zero()))
+    else if (!isOnlyPlace(index, scatter.insert.getDest(), n))
       return std::nullopt;
   }
   for (AffineExpr &place : visit.loops)
