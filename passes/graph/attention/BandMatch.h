@@ -4,6 +4,8 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/graph/element/Cases.h"
 
+#include "mlir/IR/PatternMatch.h"
+
 namespace attn {
 
 /// A softmax over the keys near each query, stored by their distance, and the sum of values by its weights: what makes
@@ -56,6 +58,10 @@ struct FrontSum : WeightedSum {
 /// added. Counts the steps of reading down, and gives up without any.
 std::optional<Band> matchBand(SoftmaxOp softmax, const WeightedSum &sum, const std::optional<FrontSum> &front,
                               const mlir::SymbolTable &symbols, const WeightStore *store, CaseReader::Shared &shared);
+
+/// Writes a band as an attention over all keys that hides those outside of it; keys in front lie before the others. The
+/// weighted sum; null where something is read that has no loop.
+mlir::Value writeBand(mlir::RewriterBase &b, const Band &band);
 
 } // namespace attn
 

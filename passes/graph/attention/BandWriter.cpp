@@ -1,4 +1,4 @@
-#include "passes/graph/attention/BandWriter.h"
+#include "passes/graph/attention/BandMatch.h"
 
 #include "passes/graph/Structured.h"
 

@@ -1,4 +1,4 @@
-#include "passes/graph/attention/JoinScores.h"
+#include "passes/graph/attention/RaiseContraction.h"
 
 #include "passes/graph/Structured.h"
 #include "passes/graph/attention/JoinParts.h"

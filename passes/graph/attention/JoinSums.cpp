@@ -1,6 +1,5 @@
-#include "passes/graph/attention/JoinSums.h"
+#include "passes/graph/attention/RaiseContraction.h"
 
-#include "dialects/attn/AttnOps.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/attention/JoinParts.h"
 #include "passes/graph/element/Access.h"

@@ -2,7 +2,7 @@
 #include "passes/graph/Collect.h"
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
-#include "passes/graph/attention/BandWriter.h"
+#include "passes/graph/attention/BandMatch.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Iterators.h"

@@ -1,17 +1,11 @@
-#include "dialects/attn/AttnOps.h"
+#include "passes/graph/attention/RaiseContraction.h"
+
 #include "passes/Passes.h"
 #include "passes/graph/Collect.h"
 #include "passes/graph/Structured.h"
-#include "passes/graph/attention/DistributeSum.h"
-#include "passes/graph/attention/JoinScores.h"
-#include "passes/graph/attention/JoinSums.h"
-#include "passes/graph/attention/RunningSoftmax.h"
-#include "passes/graph/attention/WeightSums.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
 
 using namespace mlir;

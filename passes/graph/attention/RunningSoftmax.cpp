@@ -1,6 +1,5 @@
-#include "passes/graph/attention/RunningSoftmax.h"
+#include "passes/graph/attention/RaiseContraction.h"
 
-#include "dialects/attn/AttnOps.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/attention/JoinParts.h"
 #include "passes/graph/attention/Normalization.h"

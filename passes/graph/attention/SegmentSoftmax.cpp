@@ -1,4 +1,4 @@
-#include "passes/graph/attention/SegmentSoftmax.h"
+#include "passes/graph/attention/Unfused.h"
 
 #include "passes/graph/Structured.h"
 

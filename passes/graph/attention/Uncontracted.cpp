@@ -1,10 +1,8 @@
-#include "passes/graph/attention/Uncontracted.h"
-#include "dialects/attn/AttnOps.h"
+#include "passes/graph/attention/Unfused.h"
+
 #include "dialects/attn/IntegerProductOp.h"
 #include "dialects/attn/TopKOp.h"
-
 #include "passes/graph/Structured.h"
-#include "passes/graph/attention/AttentionMatch.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"

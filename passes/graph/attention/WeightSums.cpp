@@ -1,6 +1,5 @@
-#include "passes/graph/attention/WeightSums.h"
+#include "passes/graph/attention/RaiseContraction.h"
 
-#include "dialects/attn/AttnOps.h"
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
