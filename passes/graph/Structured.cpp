@@ -4,6 +4,7 @@
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include <cmath>
 
@@ -125,6 +126,14 @@ Value convertFloat(OpBuilder &b, Location loc, Value scalar, Type to) {
   // f16 and bf16
   Value wide = arith::ExtFOp::create(b, loc, b.getF32Type(), scalar);
   return arith::TruncFOp::create(b, loc, to, wide);
+}
+
+Value cloneBody(OpBuilder &b, Block &body, ValueRange args) {
+  IRMapping mapping;
+  mapping.map(body.getArguments().take_front(args.size()), args);
+  for (Operation &op : body.without_terminator())
+    b.clone(op, mapping);
+  return mapping.lookupOrDefault(body.getTerminator()->getOperand(0));
 }
 
 Value floatConstant(OpBuilder &b, Location loc, Type type, double value) {

@@ -65,6 +65,9 @@ mlir::Value transposed(mlir::OpBuilder &b, mlir::Location loc, mlir::Value tenso
 /// `scalar` as a float of type `to`.
 mlir::Value convertFloat(mlir::OpBuilder &b, mlir::Location loc, mlir::Value scalar, mlir::Type to);
 
+/// The value of `body`, computed from `args` in the place of its first arguments.
+mlir::Value cloneBody(mlir::OpBuilder &b, mlir::Block &body, mlir::ValueRange args);
+
 /// A float constant of type `type`.
 mlir::Value floatConstant(mlir::OpBuilder &b, mlir::Location loc, mlir::Type type, double value);
 

@@ -138,18 +138,12 @@ FailureOr<AttentionOp> AttentionBuilder::build() {
   auto op = AttentionOp::create(b, loc, parts);
   moveRegions(op);
 
-  Value result = op.getResult();
-  if (hasSink()) {
-    FailureOr<Value> scaled = scaleBySink(op, dims);
-    if (failed(scaled)) {
-      b.eraseOp(op);
-      return failure();
-    }
-    result = *scaled;
+  FailureOr<Value> result = hasSink() || match.divisor ? divideRows(op) : FailureOr<Value>(op.getResult());
+  if (failed(result)) {
+    b.eraseOp(op);
+    return failure();
   }
-  if (match.divisor)
-    result = divideRows(op, dims);
-  b.replaceAllUsesWith(match.result.value, toTarget(result, dims, match.result));
+  b.replaceAllUsesWith(match.result.value, toTarget(*result, dims, match.result));
   if (weightDims) {
     Value weights = toTarget(op.getExtraResults().front(), *weightDims, match.weights);
     for (OpOperand *use : match.weightUses)

@@ -72,8 +72,8 @@ private:
   mlir::Value toTarget(mlir::Value value, llvm::ArrayRef<unsigned> dims, const Operand &target);
 
   // AttentionRows.cpp
-  mlir::FailureOr<mlir::Value> scaleBySink(AttentionOp op, llvm::ArrayRef<unsigned> dims);
-  mlir::Value divideRows(AttentionOp op, llvm::ArrayRef<unsigned> dims);
+  mlir::Value sinkDivisor(mlir::OpBuilder &b, mlir::Value sink, mlir::Value row);
+  mlir::FailureOr<mlir::Value> divideRows(AttentionOp op);
 
   // AttentionAxes.cpp
   Atoms rowsOfSearch(const Access &access) const;

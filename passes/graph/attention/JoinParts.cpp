@@ -3,7 +3,6 @@
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 
@@ -214,13 +213,7 @@ Part PartsJoiner::write(OpBuilder &b, Location loc, const JoinedParts &joined) {
       inputs.push_back(whole.value);
       maps.push_back(inLoops(whole.map, first.map.getResults()));
     }
-    auto clone = [&](OpBuilder &body, Location, ValueRange args) {
-      IRMapping mapping;
-      mapping.map(op.getRegionInputArgs(), args);
-      for (Operation &inner : op.getBody()->without_terminator())
-        body.clone(inner, mapping);
-      return mapping.lookupOrDefault(op.getBody()->getTerminator()->getOperand(0));
-    };
+    auto clone = [&](OpBuilder &body, Location, ValueRange args) { return cloneBody(body, *op.getBody(), args); };
     Value whole = elementwise(b, loc, sizesOf(first.map), getElementTypeOrSelf(first.value), inputs, maps, clone);
     return {whole, first.map, size};
   }
