@@ -192,18 +192,16 @@ static bool isWeighedBehind(Operation *sum) {
 
 /// Reads the weighted sum of which `weights` is an operand: its values, its result, and over what it sums. Gives how
 /// the weights are read.
-static std::optional<Access> readWeightedSum(AttentionMatch &match, OpOperand &weights) {
+static Access readWeightedSum(AttentionMatch &match, OpOperand &weights) {
   auto sum = cast<linalg::LinalgOp>(weights.getOwner());
   SmallVector<Atoms> loops(sum.getNumLoops());
   SmallVector<bool> known(sum.getNumLoops(), false);
   SmallVector<AffineMap> maps = sum.getIndexingMapsArray();
   unsigned number = weights.getOperandNumber();
   Value values = sum->getOperand(1 - number);
-  std::optional<Access> weightAccess = nameLoops(match.space, weights.get(), maps[number], loops, known);
-  std::optional<Access> valueAccess = nameLoops(match.space, values, maps[1 - number], loops, known);
-  if (!weightAccess || !valueAccess)
-    return std::nullopt;
-  match.value = {values, *valueAccess};
+  // The maps of a contraction are projected permutations.
+  Access weightAccess = *nameLoops(match.space, weights.get(), maps[number], loops, known);
+  match.value = {values, *nameLoops(match.space, values, maps[1 - number], loops, known)};
   match.result.value = sum->getResult(0);
   for (AffineExpr expr : maps[2].getResults())
     match.result.access.push_back(loops[cast<AffineDimExpr>(expr).getPosition()]);
@@ -288,11 +286,9 @@ FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand
   match.wholeScores = follow == Follow::values || match.transposesScores;
   match.wholeOperands = follow != Follow::everything && follow != Follow::operands && follow != Follow::values;
   match.computeType = accumulatorType(getElementTypeOrSelf(sum->getResult(0)));
-  std::optional<Access> weightAccess = readWeightedSum(match, weights);
-  if (!weightAccess)
-    return fail("the weighted sum is not over plain dimensions", sum.getLoc());
+  Access weightAccess = readWeightedSum(match, weights);
   RegionWriter writer(match, softmax.result, "the softmax and the weighted sum", match.weightCaptures, miss);
-  FailureOr<std::unique_ptr<Region>> region = writer.write(weights.get(), *weightAccess);
+  FailureOr<std::unique_ptr<Region>> region = writer.write(weights.get(), weightAccess);
   if (failed(region))
     return failure();
   match.weight = std::move(*region);

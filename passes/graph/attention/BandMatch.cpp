@@ -149,7 +149,7 @@ bool BandReader::findLoops(SumLoops &of, Value result) {
   SmallVector<unsigned> reduced;
   of.sum.getReductionDims(reduced);
   AffineMap written = of.sum.getIndexingMapsArray().back();
-  if (reduced.size() != 1 || !written.isProjectedPermutation() || !isZeroFill(of.sum.getDpsInits()[0]))
+  if (reduced.size() != 1 || !isZeroFill(of.sum.getDpsInits()[0]))
     return false;
   of.key = reduced.front();
   reader.stopAtCoordinates({});

@@ -106,7 +106,6 @@ std::optional<JoinedParts> PartsJoiner::matchPointwise(ArrayRef<Part> parts) {
     auto op = part.value.getDefiningOp<linalg::GenericOp>();
     if (!op || !isPointwise(op) || part.map != parts.front().map || op.getNumDpsInputs() != first.getNumDpsInputs() ||
         !op.getIndexingMapsArray().back().isIdentity() || op.hasIndexSemantics() ||
-        op.getRegionOutputArgs().front().hasNUsesOrMore(1) ||
         !OperationEquivalence::isRegionEquivalentTo(&op.getRegion(), &first.getRegion(),
                                                     OperationEquivalence::IgnoreLocations))
       return std::nullopt;

@@ -55,8 +55,6 @@ std::optional<PartialSum> readTerm(Value value) {
   op.getReductionDims(keys);
   // The loops in the order of the result, and the key.
   unsigned rank = maps[2].getNumResults();
-  if (rank + 1 != op.getNumLoops())
-    return std::nullopt;
   SmallVector<AffineExpr> renamed(op.getNumLoops());
   for (auto [n, expr] : llvm::enumerate(maps[2].getResults()))
     renamed[cast<AffineDimExpr>(expr).getPosition()] = getAffineDimExpr(n, op.getContext());
