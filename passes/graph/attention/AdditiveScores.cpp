@@ -88,9 +88,7 @@ std::optional<AttentionMatch::Operand> ScoreMatcher::onlyInput(const Operand &te
   }
   if (!only)
     return std::nullopt;
-  space.resolve(source.access);
-  std::optional<Access> read =
-      AtomSpace::operandAccess(op.getMatchingIndexingMap(only), AtomSpace::loopAtoms(op, source.access));
+  std::optional<Access> read = space.readInput(*only, source.access);
   return read ? std::optional(Operand{only->get(), *read}) : std::nullopt;
 }
 
@@ -106,10 +104,8 @@ void ScoreMatcher::collectTerms(Operand sum, SmallVectorImpl<Operand> &terms) {
     auto argument = dyn_cast<BlockArgument>(add->getOperand(n));
     OpOperand *input = argument && argument.getOwner() == op.getBlock() ? op.getMatchingOpOperand(argument) : nullptr;
     std::optional<Access> read;
-    if (input && op.isDpsInput(input) && isa<RankedTensorType>(input->get().getType())) {
-      space.resolve(sum.access);
-      read = AtomSpace::operandAccess(op.getMatchingIndexingMap(input), AtomSpace::loopAtoms(op, sum.access));
-    }
+    if (input && op.isDpsInput(input) && isa<RankedTensorType>(input->get().getType()))
+      read = space.readInput(*input, sum.access);
     if (!read) {
       add = nullptr;
       break;
@@ -121,7 +117,7 @@ void ScoreMatcher::collectTerms(Operand sum, SmallVectorImpl<Operand> &terms) {
   }
   unsigned keyed = llvm::count_if(inner, [&](Operand &term) {
     resolve(term.access);
-    return namesAny(term.access, [&](unsigned atom) { return isKey(atom); });
+    return namesAny(term.access, [&](unsigned atom) { return match.isKey(atom); });
   });
   if (add && (match.keys.empty() || (keyed != 0 && keyed != inner.size())))
     llvm::append_range(terms, inner);
@@ -138,8 +134,8 @@ LogicalResult ScoreMatcher::sortTerms(const Operand &sum) {
     resolve(term.access);
     if (getElementTypeOrSelf(term.value) != element)
       return fail("terms of the score and values differ in element type", term.value.getLoc());
-    bool key = namesAny(term.access, [&](unsigned atom) { return isKey(atom); });
-    auto isOwnRow = [&](unsigned atom) { return isRow(atom) && !llvm::is_contained(match.widths, atom); };
+    bool key = namesAny(term.access, [&](unsigned atom) { return match.isKey(atom); });
+    auto isOwnRow = [&](unsigned atom) { return match.isRow(atom) && !llvm::is_contained(match.widths, atom); };
     if (key && namesAny(term.access, isOwnRow))
       return fail("a term of the score depends on both query and key", term.value.getLoc());
     (key ? match.keyTerms : match.queryTerms).push_back(term);
@@ -148,7 +144,7 @@ LogicalResult ScoreMatcher::sortTerms(const Operand &sum) {
   if (match.keys.empty()) {
     auto isFree = [&](Operand &term) {
       return !isStatic(term.value) && !namesAny(term.access, [&](unsigned atom) {
-        return isRow(atom) && !llvm::is_contained(match.widths, atom);
+        return match.isRow(atom) && !llvm::is_contained(match.widths, atom);
       });
     };
     auto *free = llvm::find_if(match.queryTerms, isFree);
@@ -174,7 +170,7 @@ LogicalResult ScoreMatcher::takeAlignment(Operand (&operands)[2], linalg::Linalg
   auto isOther = [&](unsigned atom) { return !llvm::is_contained(match.widths, atom); };
   auto isVector = [&](const Operand &operand) {
     return !namesAny(operand.access,
-                     [&](unsigned atom) { return isKey(atom) || (!isStatic(operand.value) && isOther(atom)); });
+                     [&](unsigned atom) { return match.isKey(atom) || (!isStatic(operand.value) && isOther(atom)); });
   };
   // Of one query and one key, both operands are vectors: a constant one is the alignment.
   if (!isVector(operands[0]) || (isVector(operands[1]) && !isStatic(operands[0].value) && isStatic(operands[1].value)))
@@ -240,9 +236,9 @@ LogicalResult ScoreMatcher::matchRankOne() {
     if (failed(sortTerms(sum)))
       return false;
     auto isFree = [](const Operand &term) { return !isStatic(term.value); };
-    bool hasRows = llvm::any_of(allAtoms(), [&](unsigned atom) { return isRow(atom); });
+    bool hasRows = llvm::any_of(allAtoms(), [&](unsigned atom) { return match.isRow(atom); });
     auto isQuery = [&](const Operand &term) {
-      return isFree(term) && (!hasRows || namesAny(term.access, [&](unsigned atom) { return isRow(atom); }));
+      return isFree(term) && (!hasRows || namesAny(term.access, [&](unsigned atom) { return match.isRow(atom); }));
     };
     if (llvm::any_of(match.queryTerms, isQuery) && llvm::any_of(match.keyTerms, isFree))
       return true;

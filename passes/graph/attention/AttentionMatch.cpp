@@ -224,18 +224,17 @@ unsigned countValueViews(OpOperand &weights) {
 static LogicalResult matchKeys(AttentionMatch &match, const Normalization &softmax, const Access &access, Miss &miss) {
   Operation *sum = match.result.value.getDefiningOp();
   match.space.resolve(match.keys);
+  auto isKey = [&](unsigned atom) { return match.isKey(atom); };
   Atoms normalized;
   if (softmax.kind != Normalizer::none || softmax.divisor) {
     normalized = access[softmax.dim];
   } else { // all that is summed, in the order of the weights
     for (const Atoms &atoms : access)
-      llvm::copy_if(atoms, std::back_inserter(normalized),
-                    [&](unsigned atom) { return llvm::is_contained(match.keys, atom); });
+      llvm::copy_if(atoms, std::back_inserter(normalized), isKey);
   }
   Atoms sorted(normalized);
   llvm::sort(sorted);
   llvm::sort(match.keys);
-  auto isKey = [&](unsigned atom) { return llvm::is_contained(match.keys, atom); };
   if (isStatic(match.value.value) && llvm::none_of(normalized, isKey) && isWeighedBehind(sum)) {
     miss = {"the weights of several rows are mixed before they weigh values (talking heads): each needs the rows "
             "of all heads",

@@ -81,6 +81,17 @@ struct AttentionMatch {
   /// exp(score - max(score)), with `isShifted`).
   std::unique_ptr<mlir::Region> divisor;
   bool isShifted = false;
+
+  bool isKey(unsigned atom) const { return llvm::is_contained(keys, atom); }
+  /// An atom that numbers queries: neither key, nor one that a value has.
+  bool isRow(unsigned atom) const { return !isKey(atom) && !names(value.access, atom); }
+  /// `read` and what it is compared with, in the atoms that there are now.
+  void resolve(Access &read) {
+    space.resolve(read);
+    space.resolve(keys);
+    space.resolve(widths);
+    space.resolve(value.access);
+  }
 };
 
 /// What a match follows through views: captures, operands and the result, the last two, these without given scores, or

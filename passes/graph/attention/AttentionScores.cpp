@@ -36,7 +36,7 @@ LogicalResult ScoreMatcher::readProduct(linalg::LinalgOp product, bool isRepeate
     return fail("the scores' contraction accumulates onto other values", product.getLoc());
   resolve(*result);
   for (unsigned atom : allAtoms())
-    if (!names(*result, atom) && (!isRepeated || !isRow(atom)))
+    if (!names(*result, atom) && (!isRepeated || !match.isRow(atom)))
       return fail("the scores' contraction is not made for each query and key", product.getLoc());
 
   SmallVector<Atoms> loops = AtomSpace::loopAtoms(product, *result);
@@ -67,8 +67,7 @@ void ScoreMatcher::walkUpScaled(Operand &operand, double &scale) {
     std::optional<double> factor = op ? constantFactor(op) : std::nullopt;
     if (!factor)
       return;
-    std::optional<Access> source = AtomSpace::operandAccess(op.getMatchingIndexingMap(op.getDpsInputOperand(0)),
-                                                            AtomSpace::loopAtoms(op, operand.access));
+    std::optional<Access> source = space.readInput(*op.getDpsInputOperand(0), operand.access);
     if (!source)
       return;
     scale *= *factor;
@@ -94,7 +93,7 @@ LogicalResult ScoreMatcher::matchDot(linalg::LinalgOp product, bool isRepeated) 
   resolve(operands[1].access);
   auto namesRow = [&](const Operand &operand) {
     return namesAny(operand.access,
-                    [&](unsigned atom) { return isRow(atom) && !llvm::is_contained(match.widths, atom); });
+                    [&](unsigned atom) { return match.isRow(atom) && !llvm::is_contained(match.widths, atom); });
   };
   bool first = covers(operands[0].access, match.keys), second = covers(operands[1].access, match.keys);
   if (match.keys.empty()) { // one key: what depends on the query's position is the query
@@ -144,9 +143,7 @@ void ScoreMatcher::findScores(Operand at, Type element, SmallVectorImpl<Operand>
       if (!isa<FloatType>(getElementTypeOrSelf(input->get().getType())) || splatConstant(input->get()) ||
           !isa<RankedTensorType>(input->get().getType()))
         continue;
-      resolve(at.access);
-      if (std::optional<Access> read = AtomSpace::operandAccess(linalgOp.getMatchingIndexingMap(input),
-                                                                AtomSpace::loopAtoms(linalgOp, at.access)))
+      if (std::optional<Access> read = space.readInput(*input, at.access))
         sources.push_back({input->get(), *read});
     }
   }

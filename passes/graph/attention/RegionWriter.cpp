@@ -71,28 +71,18 @@ static bool isCheap(linalg::LinalgOp op, unsigned &budget) {
 /// key that is computed from smaller tensors, and what is made of positions
 /// alone, as a Range.
 bool RegionWriter::isWorthInlining(Value tensor, const Access &access) {
-  auto any = [](const Access &read, llvm::function_ref<bool(unsigned)> test) {
-    return llvm::any_of(read, [&](const Atoms &atoms) { return llvm::any_of(atoms, test); });
-  };
-  auto resolveAll = [&](Access &read) {
-    match.space.resolve(read);
-    match.space.resolve(match.keys);
-    match.space.resolve(match.value.access);
-  };
-  auto isKey = [&](unsigned atom) { return llvm::is_contained(match.keys, atom); };
-  auto isRow = [&](unsigned atom) {
-    return !isKey(atom) && !any(match.value.access, [&](unsigned other) { return other == atom; });
-  };
+  auto isKey = [&](unsigned atom) { return match.isKey(atom); };
+  auto isRow = [&](unsigned atom) { return match.isRow(atom); };
   Access whole(access);
-  resolveAll(whole);
-  bool forKeys = any(whole, isKey), pairs = any(whole, isRow);
+  match.resolve(whole);
+  bool forKeys = namesAny(whole, isKey), pairs = namesAny(whole, isRow);
   unsigned pairLeaves = 0;
   unsigned budget = 32;
   auto isLeafWorthReading = [&](Access &read) {
-    resolveAll(read);
-    resolveAll(whole);
-    bool smaller = any(whole, [&](unsigned atom) { return !any(read, [&](unsigned other) { return other == atom; }); });
-    return pairs ? !any(read, isKey) || !any(read, isRow) || ++pairLeaves <= 2 : smaller;
+    match.resolve(read);
+    match.resolve(whole);
+    bool smaller = namesAny(whole, [&](unsigned atom) { return !names(read, atom); });
+    return pairs ? !namesAny(read, isKey) || !namesAny(read, isRow) || ++pairLeaves <= 2 : smaller;
   };
   auto isWorth = [&](auto &isWorth, Value value, Access read) -> bool {
     match.space.walkUp(value, read);
@@ -101,12 +91,11 @@ bool RegionWriter::isWorthInlining(Value tensor, const Access &access) {
     auto op = value.getDefiningOp<linalg::LinalgOp>();
     if (!op || !isPointwise(op) || !isCheap(op, budget))
       return value != tensor && forKeys && isLeafWorthReading(read);
-    SmallVector<Atoms> loops = AtomSpace::loopAtoms(op, read);
     SmallVector<OpOperand *> inputs = op.getDpsInputOperands();
     return llvm::all_of(llvm::reverse(inputs), [&](OpOperand *input) {
       if (!isa<RankedTensorType>(input->get().getType()))
         return true;
-      std::optional<Access> at = AtomSpace::operandAccess(op.getMatchingIndexingMap(input), loops);
+      std::optional<Access> at = match.space.readInput(*input, read);
       return at && isWorth(isWorth, input->get(), *at);
     });
   };
@@ -169,10 +158,7 @@ FailureOr<Value> RegionWriter::elementUncached(Value tensor, Access access) {
 FailureOr<Value> RegionWriter::inlineProduct(linalg::LinalgOp op, const Access &access) {
   Value product;
   for (unsigned n : {0, 1}) {
-    Access resolved(access);
-    match.space.resolve(resolved);
-    std::optional<Access> source =
-        AtomSpace::operandAccess(op.getIndexingMapsArray()[n], AtomSpace::loopAtoms(op, resolved));
+    std::optional<Access> source = match.space.readInput(*op.getDpsInputOperand(n), access);
     if (!source)
       return fail("an operand that is not read at plain loop indices", op.getLoc());
     FailureOr<Value> scalar = element(op->getOperand(n), *source);
@@ -201,10 +187,7 @@ FailureOr<Value> RegionWriter::inlineBody(linalg::LinalgOp op, const Access &acc
       continue;
     }
     // Again for each operand: reading one may split an atom of the next.
-    Access resolved(access);
-    match.space.resolve(resolved);
-    std::optional<Access> source =
-        AtomSpace::operandAccess(op.getMatchingIndexingMap(input), AtomSpace::loopAtoms(op, resolved));
+    std::optional<Access> source = match.space.readInput(*input, access);
     if (!source)
       return fail("an operand that is not read at plain loop indices", op.getLoc());
     if (failed(takeScalar(argument, element(input->get(), *source))))

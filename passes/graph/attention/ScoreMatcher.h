@@ -7,14 +7,6 @@
 
 namespace attn {
 
-/// Whether `test` takes an atom that `access` names.
-inline bool namesAny(const Access &access, llvm::function_ref<bool(unsigned)> test) {
-  return llvm::any_of(access, [&](const Atoms &atoms) { return llvm::any_of(atoms, test); });
-}
-inline bool names(const Access &access, unsigned atom) {
-  return namesAny(access, [&](unsigned other) { return other == atom; });
-}
-
 /// Matches what is before a softmax for one source of scores.
 class ScoreMatcher {
 public:
@@ -36,15 +28,9 @@ private:
     miss = {reason.str(), location};
     return mlir::failure();
   }
-  bool isKey(unsigned atom) { return llvm::is_contained(match.keys, atom); }
-  /// An atom that numbers queries: neither key, nor one that a value has.
-  bool isRow(unsigned atom) { return !isKey(atom) && !names(match.value.access, atom); }
   void resolve(Access &read) {
-    space.resolve(read);
+    match.resolve(read);
     space.resolve(access);
-    space.resolve(match.keys);
-    space.resolve(match.widths);
-    space.resolve(match.value.access);
   }
   Atoms allAtoms() {
     resolve(access);

@@ -337,7 +337,7 @@ bool AtomSpace::stepUp(Value &value, Access &access) {
     OpOperand *moved = getMovedInput(linalgOp);
     if (!moved)
       return false;
-    std::optional<Access> source = operandAccess(linalgOp.getMatchingIndexingMap(moved), loopAtoms(linalgOp, access));
+    std::optional<Access> source = readInput(*moved, access);
     if (!source)
       return false;
     value = moved->get();
@@ -345,6 +345,12 @@ bool AtomSpace::stepUp(Value &value, Access &access) {
     return true;
   }
   return false;
+}
+
+std::optional<Access> AtomSpace::readInput(OpOperand &input, Access result) const {
+  auto op = cast<linalg::LinalgOp>(input.getOwner());
+  resolve(result);
+  return operandAccess(op.getMatchingIndexingMap(&input), loopAtoms(op, result));
 }
 
 //===----------------------------------------------------------------------===//

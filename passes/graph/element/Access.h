@@ -63,6 +63,14 @@ using Atoms = llvm::SmallVector<unsigned, 2>;
 /// One list of atoms a dimension.
 using Access = llvm::SmallVector<Atoms, 4>;
 
+/// Whether `test` takes an atom that `access` names.
+inline bool namesAny(const Access &access, llvm::function_ref<bool(unsigned)> test) {
+  return llvm::any_of(access, [&](const Atoms &atoms) { return llvm::any_of(atoms, test); });
+}
+inline bool names(const Access &access, unsigned atom) {
+  return namesAny(access, [&](unsigned other) { return other == atom; });
+}
+
 /// The atoms of one match. Splitting an atom replaces it in every access that
 /// is resolved afterwards.
 class AtomSpace {
@@ -89,6 +97,9 @@ public:
   /// Atoms of the loops of `op` when its result is read at `access`; loops that
   /// the result does not name stay empty.
   static llvm::SmallVector<Atoms> loopAtoms(mlir::linalg::LinalgOp op, const Access &access);
+
+  /// How `input` of an op with parallel loops only is read when its result is read at `result`.
+  std::optional<Access> readInput(mlir::OpOperand &input, Access result) const;
 
   /// Cuts `atoms` into one list for each of `extents`, splitting atoms where
   /// needed (not if `maySplit` is false).
