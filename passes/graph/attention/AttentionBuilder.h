@@ -24,10 +24,7 @@ private:
   using A = AttentionOp;
   using Operand = AttentionMatch::Operand;
 
-  mlir::LogicalResult fail(const llvm::Twine &reason, mlir::Location location) {
-    miss = {reason.str(), location};
-    return mlir::failure();
-  }
+  mlir::LogicalResult fail(const llvm::Twine &reason, mlir::Location location) { return miss.set(reason, location); }
   bool hasSink() const { return match.sink.value || match.sinkScore; }
 
   // AttentionBuild.cpp

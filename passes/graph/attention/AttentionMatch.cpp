@@ -114,10 +114,10 @@ static LogicalResult matchDivisor(AttentionMatch &match, const Normalization &so
   Value quotient = match.weight->front().getArgument(0), made = stripConversions(yielded(*match.weight));
   if (made != quotient) {
     bool isNorm = softmax.kind == Normalizer::none && !isMultipleOf(made, quotient);
-    miss = {isNorm ? "no contraction: other values are added to what a function of its row's sum divides (a norm)"
-                   : "the weights are changed after they are divided by more than their sum",
-            softmax.location};
-    return failure();
+    return miss.set(isNorm
+                        ? "no contraction: other values are added to what a function of its row's sum divides (a norm)"
+                        : "the weights are changed after they are divided by more than their sum",
+                    softmax.location);
   }
   // A function of one number: how the sum is read does not matter.
   AttentionMatch scratch;
@@ -130,10 +130,8 @@ static LogicalResult matchDivisor(AttentionMatch &match, const Normalization &so
   FailureOr<std::unique_ptr<Region>> divisor = writer.write(softmax.divisor, row);
   if (failed(divisor))
     return failure();
-  if (!captured.empty() || !scratch.indices.empty()) {
-    miss = {"the weights are not divided by the sum of their row alone", softmax.location};
-    return failure();
-  }
+  if (!captured.empty() || !scratch.indices.empty())
+    return miss.set("the weights are not divided by the sum of their row alone", softmax.location);
   match.divisor = std::move(*divisor);
   match.isShifted = softmax.isShifted;
   match.weightCaptures.clear();
@@ -141,10 +139,8 @@ static LogicalResult matchDivisor(AttentionMatch &match, const Normalization &so
   FailureOr<std::unique_ptr<Region>> weight = terms.write(softmax.terms, access);
   if (failed(weight))
     return failure();
-  if (!isMultipleOf(yielded(**weight), (*weight)->front().getArgument(0))) {
-    miss = {"what is divided by its sum is no multiple of a softmax", softmax.location};
-    return failure();
-  }
+  if (!isMultipleOf(yielded(**weight), (*weight)->front().getArgument(0)))
+    return miss.set("what is divided by its sum is no multiple of a softmax", softmax.location);
   match.weight = std::move(*weight);
   access = *terms.targetAccess;
   match.space.resolve(access);
@@ -235,16 +231,13 @@ static LogicalResult matchKeys(AttentionMatch &match, const Normalization &softm
   Atoms sorted(normalized);
   llvm::sort(sorted);
   llvm::sort(match.keys);
-  if (isStatic(match.value.value) && llvm::none_of(normalized, isKey) && isWeighedBehind(sum)) {
-    miss = {"the weights of several rows are mixed before they weigh values (talking heads): each needs the rows "
-            "of all heads",
-            sum->getLoc()};
-    return failure();
-  }
-  if (sorted != match.keys) {
-    miss = {"the weights are summed over other dimensions than the softmax runs over", sum->getLoc()};
-    return failure();
-  }
+  if (isStatic(match.value.value) && llvm::none_of(normalized, isKey) && isWeighedBehind(sum))
+    return miss.set(
+        "the weights of several rows are mixed before they weigh values (talking heads): each needs the rows "
+        "of all heads",
+        sum->getLoc());
+  if (sorted != match.keys)
+    return miss.set("the weights are summed over other dimensions than the softmax runs over", sum->getLoc());
   match.keys = normalized;
   return success();
 }
@@ -270,14 +263,10 @@ static void readNormalizer(AttentionMatch &match, const Normalization &softmax, 
 FailureOr<AttentionMatch> matchAttention(const Normalization &softmax, OpOperand &weights, const ScoreSource &source,
                                          Follow follow, Miss &miss, unsigned valueViews) {
   auto sum = cast<linalg::LinalgOp>(weights.getOwner());
-  auto fail = [&](const Twine &reason, Location location) {
-    miss = {reason.str(), location};
-    return failure();
-  };
   if (softmax.isLog)
-    return fail("the weights are logarithms", softmax.location);
+    return miss.set("the weights are logarithms", softmax.location);
   if (!isZeroFill(sum.getDpsInits()[0]))
-    return fail("the weighted sum accumulates onto other values", sum.getLoc());
+    return miss.set("the weighted sum accumulates onto other values", sum.getLoc());
 
   AttentionMatch match;
   match.wholeCaptures = follow != Follow::everything && follow != Follow::captures;

@@ -21,6 +21,13 @@ namespace attn {
 struct Miss {
   std::string reason;
   mlir::Location location;
+
+  /// Gives failure.
+  mlir::LogicalResult set(const llvm::Twine &why, mlir::Location at) {
+    reason = why.str();
+    location = at;
+    return mlir::failure();
+  }
 };
 
 struct AttentionMatch {

@@ -31,11 +31,6 @@ FailureOr<std::unique_ptr<Region>> RegionWriter::write(Value tensor, const Acces
   return std::move(region);
 }
 
-LogicalResult RegionWriter::fail(const Twine &reason, Location location) {
-  miss = {reason.str(), location};
-  return failure();
-}
-
 bool RegionWriter::dependsOnTarget(Value value) {
   if (value == target)
     return true;

@@ -35,7 +35,7 @@ public:
   std::optional<Access> targetAccess;
 
 private:
-  mlir::LogicalResult fail(const llvm::Twine &reason, mlir::Location location);
+  mlir::LogicalResult fail(const llvm::Twine &reason, mlir::Location location) { return miss.set(reason, location); }
   /// Whether `value` is computed from the target by elementwise ops and views.
   bool dependsOnTarget(mlir::Value value);
   bool isWorthInlining(mlir::Value tensor, const Access &access);

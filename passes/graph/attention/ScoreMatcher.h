@@ -24,10 +24,7 @@ private:
   using Operand = AttentionMatch::Operand;
   static constexpr llvm::StringLiteral kScores = "the scores and the softmax";
 
-  mlir::LogicalResult fail(const llvm::Twine &reason, mlir::Location location) {
-    miss = {reason.str(), location};
-    return mlir::failure();
-  }
+  mlir::LogicalResult fail(const llvm::Twine &reason, mlir::Location location) { return miss.set(reason, location); }
   void resolve(Access &read) {
     match.resolve(read);
     space.resolve(access);
