@@ -124,6 +124,10 @@ bool hasUse(mlir::Value value, llvm::function_ref<bool(mlir::OpOperand &)> isFou
 
 /// Whether `value` depends on `source` in any way. `visited`: values known not to, from one question to the next.
 bool isComputedFrom(mlir::Value value, mlir::Value source, llvm::DenseSet<mlir::Value> &visited);
+inline bool isComputedFrom(mlir::Value value, mlir::Value source) {
+  llvm::DenseSet<mlir::Value> visited;
+  return isComputedFrom(value, source, visited);
+}
 
 /// The one scalar that every element of `value` (a scalar or a tensor) is, as
 /// an attribute, or null.

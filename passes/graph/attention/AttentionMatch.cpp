@@ -3,12 +3,10 @@
 #include "passes/graph/Structured.h"
 #include "passes/graph/attention/RegionWriter.h"
 
-#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
-#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -86,15 +84,7 @@ bool isMultipleOf(Value value, Value weight) {
   if (value == weight)
     return true;
   Operation *op = value.getDefiningOp();
-  auto isFree = [&](Value other) {
-    SetVector<Operation *> slice;
-    if (Operation *definition = other.getDefiningOp()) {
-      (void)getBackwardSlice(definition, &slice);
-      slice.insert(definition);
-    }
-    return other != weight &&
-           llvm::none_of(slice, [&](Operation *inner) { return llvm::is_contained(inner->getOperands(), weight); });
-  };
+  auto isFree = [&](Value other) { return !isComputedFrom(other, weight); };
   if (isa_and_nonnull<arith::MulFOp>(op))
     return (isMultipleOf(op->getOperand(0), weight) && isFree(op->getOperand(1))) ||
            (isMultipleOf(op->getOperand(1), weight) && isFree(op->getOperand(0)));

@@ -85,8 +85,7 @@ bool isOfFeatures(Value value, int64_t dim) {
 bool isOverFeatures(OpOperand &weights, SoftmaxOp softmax) {
   Value values = stripViews(weights.getOwner()->getOperand(1 - weights.getOperandNumber()));
   Operation *inner = values.getDefiningOp();
-  DenseSet<Value> visited;
-  if (!isContraction(inner) || isComputedFrom(softmax.getInput(), values, visited))
+  if (!isContraction(inner) || isComputedFrom(softmax.getInput(), values))
     return false;
   return (findSoftmax(inner->getOperand(0)) || findSoftmax(inner->getOperand(1))) &&
          isOfFeatures(softmax.getInput(), softmax.getDim());

@@ -44,10 +44,7 @@ bool dependsOnRow(const Normalization &gate) {
     return false;
   });
   return llvm::any_of(others, [&](Value other) {
-    return llvm::any_of(scores, [&](Value score) {
-      DenseSet<Value> visited;
-      return isComputedFrom(other, score, visited);
-    });
+    return llvm::any_of(scores, [&](Value score) { return isComputedFrom(other, score); });
   });
 }
 
@@ -314,10 +311,7 @@ private:
       if (!isPerElement(op))
         return;
       // Where several operands depend on the weights, copies of what they share would multiply.
-      auto isFrom = [&](OpOperand &operand) {
-        DenseSet<Value> visited;
-        return isComputedFrom(operand.get(), weights, visited);
-      };
+      auto isFrom = [&](OpOperand &operand) { return isComputedFrom(operand.get(), weights); };
       if (llvm::count_if(op->getOpOperands(), isFrom) != 1)
         return;
       OpOperand *next = llvm::find_if(op->getOpOperands(), isFrom);
