@@ -188,6 +188,13 @@ bool followTensors(Operation *op, Values &list) {
   return true;
 }
 
+bool isMadeOf(Value value, llvm::function_ref<bool(Value)> isSource) {
+  return worklist(Values{value}, [&](Value next, Values &list) {
+    followTensors(next.getDefiningOp(), list);
+    return isSource(next);
+  });
+}
+
 bool hasUse(Value value, llvm::function_ref<bool(OpOperand &)> isFound, llvm::function_ref<bool(Operation *)> follows) {
   return worklist(Values{value}, [&](Value next, Values &list) {
     for (OpOperand &use : next.getUses()) {

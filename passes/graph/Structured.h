@@ -117,6 +117,9 @@ using Values = llvm::SmallVector<mlir::Value>;
 /// Adds the tensors to `list` of which `op`, a view or an elementwise op, makes another; whether it is one.
 bool followTensors(mlir::Operation *op, Values &list);
 
+/// Whether `isSource` takes `value`, or some tensor of which views and elementwise ops make it.
+bool isMadeOf(mlir::Value value, llvm::function_ref<bool(mlir::Value)> isSource);
+
 /// Whether `isFound` takes some use of `value`, or of the result of an op that
 /// uses it and that `follows` takes.
 bool hasUse(mlir::Value value, llvm::function_ref<bool(mlir::OpOperand &)> isFound,

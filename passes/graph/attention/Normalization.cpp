@@ -34,9 +34,8 @@ bool isStatic(Value value) {
 /// Whether `value` is computed by elementwise ops and views from a sum of what `terms` is a view of.
 static bool holdsSumOf(Value value, Value terms) {
   terms = stripViews(terms);
-  return worklist(Values{value}, [&](Value next, Values &list) {
-    Operation *op = next.getDefiningOp();
-    followTensors(op, list);
+  return isMadeOf(value, [&](Value source) {
+    Operation *op = source.getDefiningOp();
     return getReduction(op) == Combiner::sum && stripViews(op->getOperand(0)) == terms;
   });
 }
@@ -204,9 +203,8 @@ std::optional<Normalization> findSumNormalization(linalg::LinalgOp op) {
 }
 
 bool isOfProduct(Value value) {
-  return worklist(Values{value}, [](Value next, Values &list) {
-    Operation *op = next.getDefiningOp();
-    followTensors(op, list);
+  return isMadeOf(value, [](Value source) {
+    Operation *op = source.getDefiningOp();
     return isContraction(op) && !isStatic(op->getOperand(0)) && !isStatic(op->getOperand(1));
   });
 }

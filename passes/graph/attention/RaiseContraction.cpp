@@ -46,10 +46,8 @@ bool dividesItsTerms(linalg::LinalgOp sum) {
 
 /// Whether `value` is computed from weights by elementwise ops and views.
 bool comesFromSoftmax(Value value) {
-  return worklist(Values{value}, [](Value next, Values &list) {
-    Operation *op = next.getDefiningOp();
-    followTensors(op, list);
-    return isa_and_nonnull<SoftmaxOp>(op) || dividesBySum(op);
+  return isMadeOf(value, [](Value source) {
+    return isa_and_nonnull<SoftmaxOp>(source.getDefiningOp()) || dividesBySum(source.getDefiningOp());
   });
 }
 

@@ -274,10 +274,7 @@ private:
   /// by element (an entropy, a sum of squares), where another one sums values.
   static void dropReductions(SmallVector<OpOperand *> &sums, Value weights) {
     auto isReduction = [&](OpOperand *sum) {
-      return worklist(Values{otherFactor(*sum).get()}, [&](Value value, Values &list) {
-        followTensors(value.getDefiningOp(), list);
-        return value == weights;
-      });
+      return isMadeOf(otherFactor(*sum).get(), [&](Value source) { return source == weights; });
     };
     if (!llvm::all_of(sums, isReduction))
       llvm::erase_if(sums, isReduction);
