@@ -6,6 +6,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Tensor/Utils/Utils.h"
 #include "mlir/IR/Remarks.h"
 
 using namespace mlir;
@@ -67,7 +68,9 @@ struct RaiseContractionPass : impl::RaiseContractionPassBase<RaiseContractionPas
     });
     IRRewriter rewriter(&getContext());
     for (linalg::LinalgOp sum : sums)
-      if (!raise(sum) && !(dividesItsTerms(sum) && sumWeights(rewriter, sum)))
+      if (dividesItsTerms(sum))
+        (void)sumWeights(rewriter, sum);
+      else if (!raise(sum))
         dropUnitSum(sum);
     SmallVector<linalg::LinalgOp> totals;
     getOperation()->walk([&](linalg::LinalgOp op) {
@@ -98,10 +101,8 @@ private:
       distribute(rewriter, made);
   }
 
-  /// A sum over dimensions of size 1 is a reshape, but for the one by which weights of one key are divided.
+  /// A sum over dimensions of size 1 is a reshape.
   void dropUnitSum(linalg::LinalgOp sum) {
-    if (dividesItsTerms(sum))
-      return;
     OpOperand *input = sum.getDpsInputOperand(0);
     AffineMap read = sum.getMatchingIndexingMap(input), written = sum.getMatchingIndexingMap(sum.getDpsInitOperand(0));
     auto type = dyn_cast<RankedTensorType>(input->get().getType());
@@ -109,26 +110,20 @@ private:
     if (!type || type.getElementType() != result.getElementType() || !read.isPermutation() ||
         !written.isProjectedPermutation())
       return;
-    // The dimensions that are left stand in their order, each with the ones of size 1 behind it.
-    SmallVector<ReassociationIndices> groups;
-    ReassociationIndices leading;
-    unsigned next = 0;
-    for (auto [n, expr] : llvm::enumerate(read.getResults())) {
-      bool isKept = next < written.getNumResults() && written.getResult(next) == expr;
-      if (!isKept && (written.isFunctionOfDim(cast<AffineDimExpr>(expr).getPosition()) || type.getDimSize(n) != 1))
+    SmallVector<AffineExpr> kept;
+    llvm::SmallBitVector dropped(type.getRank());
+    for (auto [n, expr] : llvm::enumerate(read.getResults()))
+      if (written.getResultPosition(expr))
+        kept.push_back(expr);
+      else if (type.getDimSize(n) == 1)
+        dropped.set(n);
+      else
         return;
-      if (isKept) {
-        groups.emplace_back(next == 0 ? leading : ReassociationIndices());
-        ++next;
-      }
-      (groups.empty() ? leading : groups.back()).push_back(n);
-    }
-    if (next != written.getNumResults())
+    if (ArrayRef(kept) != written.getResults()) // in another order
       return;
     IRRewriter rewriter(sum);
-    Value reshaped = tensor::CollapseShapeOp::create(rewriter, sum.getLoc(), input->get(), groups);
-    reshaped = castTo(rewriter, sum.getLoc(), reshaped, result);
-    rewriter.replaceOp(sum, reshaped);
+    Value reshaped = tensor::dropGivenUnitDims(rewriter, sum.getLoc(), input->get(), dropped);
+    rewriter.replaceOp(sum, castTo(rewriter, sum.getLoc(), reshaped, result));
   }
 
   /// Whether `sum` is a sum of products, and a contraction now.
@@ -162,8 +157,6 @@ private:
     sum.getReductionDims(reduced);
     if (llvm::any_of(reduced,
                      [&](unsigned loop) { return !maps[0].isFunctionOfDim(loop) || !maps[1].isFunctionOfDim(loop); }))
-      return false;
-    if (dividesItsTerms(sum))
       return false;
     if (!comesFromSoftmax(factors[0]) && !comesFromSoftmax(factors[1]) && !reachesSoftmax(sum->getResult(0)))
       return false;

@@ -96,7 +96,7 @@ func.func @rounded_product(%s: tensor<2x7xf16>, %v: tensor<2x7x8xf16>) -> tensor
 #bj = affine_map<(b, u, j) -> (b, j)>
 // A sum over a dimension of size 1 is a reshape; over another size it is none.
 // CHECK-LABEL: func.func @unit_sum
-// CHECK: %[[R:.+]] = tensor.collapse_shape %{{.+}} {{\[\[}}0, 1], [2]] : tensor<2x1x7xf32> into tensor<2x7xf32>
+// CHECK: %[[R:.+]] = tensor.collapse_shape %{{.+}} {{\[\[}}0], [1, 2]] : tensor<2x1x7xf32> into tensor<2x7xf32>
 // CHECK: %[[S:.+]] = linalg.generic {{.*}}"reduction"
 // CHECK: return %[[R]], %[[S]]
 func.func @unit_sum(%x: tensor<2x1x7xf32>, %y: tensor<2x?x7xf32>) -> (tensor<2x7xf32>, tensor<2x7xf32>) {
