@@ -44,6 +44,7 @@ private:
   void joinBatch(Classes &of);
   mlir::LogicalResult nameBatch(llvm::ArrayRef<Unit> batch);
   bool mergeUnits(llvm::SmallVector<Unit> &units, bool divided, bool ofKnownSize = false);
+  void mergeAll(llvm::SmallVector<Unit> &units, bool divided = false);
   bool widenCaptures(llvm::ArrayRef<Unit> classUnits, size_t firstCapture);
   bool transposeScores(llvm::ArrayRef<Unit> classUnits);
   mlir::LogicalResult unify(llvm::SmallVector<Unit> &units, AttentionOp::Dim dim, llvm::StringRef what);

@@ -53,6 +53,11 @@ bool AttentionBuilder::mergeUnits(SmallVector<Unit> &classUnits, bool divided, b
   return false;
 }
 
+void AttentionBuilder::mergeAll(SmallVector<Unit> &classUnits, bool divided) {
+  while (mergeUnits(classUnits, divided)) {
+  }
+}
+
 /// Makes two units of one class neighbours in every operand, where only captures
 /// have one of them alone: the mask of a window, [window, i, j], beside operands
 /// that are [image * window, ...]. Such a capture gets the other one, too.
@@ -93,8 +98,7 @@ bool AttentionBuilder::widenCaptures(ArrayRef<Unit> classUnits, size_t firstCapt
 }
 
 LogicalResult AttentionBuilder::unify(SmallVector<Unit> &classUnits, AttentionOp::Dim dim, StringRef what) {
-  while (classUnits.size() > 1 && mergeUnits(classUnits, /*divided=*/false)) {
-  }
+  mergeAll(classUnits);
   if (classUnits.size() > 1)
     return fail("several " + what + " dimensions that are not side by side", loc);
   if (!classUnits.empty())
@@ -188,16 +192,14 @@ LogicalResult AttentionBuilder::sortAtoms(Classes &of) {
 
 /// Queries in several dimensions: what cannot be joined is a batch dimension that only the query has.
 void AttentionBuilder::joinRows(Classes &of) {
-  while (of.rows.size() > 1 && mergeUnits(of.rows, /*divided=*/false)) {
-  }
+  mergeAll(of.rows);
   while (of.rows.size() > 1) {
     // One that follows a batch dimension everywhere is a head of a group; else the one whose place in the row no mask
     // asks for, and whose size is known.
     auto isMember = [&](const Unit &row) {
       SmallVector<Unit> trial(of.batch);
       trial.push_back(row);
-      while (mergeUnits(trial, /*divided=*/true)) {
-      }
+      mergeAll(trial, /*divided=*/true);
       return llvm::none_of(trial, [&](const Unit &unit) { return unit == row; });
     };
     auto isKnown = [&](const Unit &row) {
@@ -260,18 +262,14 @@ void AttentionBuilder::joinBatch(Classes &of) {
          (mergeUnits(batch, /*divided=*/false, /*ofKnownSize=*/true) || mergeUnits(batch, /*divided=*/false))) {
   }
   while (batch.size() > 2 && widenCaptures(batch, of.firstCapture))
-    while (mergeUnits(batch, /*divided=*/false)) {
-    }
+    mergeAll(batch);
   while (batch.size() > 2 && transposeScores(batch))
-    while (mergeUnits(batch, /*divided=*/false)) {
-    }
+    mergeAll(batch);
   // A bias for each row of an image and one for each column, which the keys number together. Where a sum of them is
   // made before, whole captures have that instead.
-  while (keys.size() > 1 && mergeUnits(keys, /*divided=*/false)) {
-  }
+  mergeAll(keys);
   while (match.wholeCaptures && keys.size() > 1 && widenCaptures(keys, of.firstCapture))
-    while (mergeUnits(keys, /*divided=*/false)) {
-    }
+    mergeAll(keys);
 }
 
 /// Makes the units of `batch`, two at most, b and h: what the alignment differs along is h, and so is a unit that some

@@ -404,18 +404,11 @@ bool distributeSum(RewriterBase &rewriter, linalg::ContractOp op) {
   rewriter.setInsertionPoint(op);
   for (unsigned side : {0, 1}) {
     Distributor distributor(rewriter, op, side);
-    Value made = distributor.overSum();
-    if (!made)
-      made = distributor.overQuotient();
-    if (!made)
-      made = distributor.beforeFactor();
-    if (!made)
-      made = distributor.beforePlace();
-    if (!made)
-      made = distributor.beforeReduction();
-    if (!made)
-      made = distributor.beforeProduct();
-    if (made) {
+    for (auto rule : {&Distributor::overSum, &Distributor::overQuotient, &Distributor::beforeFactor,
+                      &Distributor::beforePlace, &Distributor::beforeReduction, &Distributor::beforeProduct}) {
+      Value made = (distributor.*rule)();
+      if (!made)
+        continue;
       remark::passed(op.getLoc(), remark::RemarkOpts::name("Contraction").category("attn-raise-contraction"))
           << "a sum weighted by several softmaxes is one of several sums";
       rewriter.replaceOp(op, made);

@@ -83,14 +83,11 @@ OpFoldResult countFront(Value scores, unsigned dim) {
 /// The elementwise sum of `result` and another tensor, which is set; null where there is none.
 linalg::LinalgOp findAddition(Value result, Value &other) {
   auto op = result.hasOneUse() ? dyn_cast<linalg::LinalgOp>(*result.user_begin()) : linalg::LinalgOp();
-  Operation *addition = op && isPointwise(op) && op.getNumDpsInputs() == 2 ? getScalarOp(op) : nullptr;
-  if (!isa_and_nonnull<arith::AddFOp>(addition) ||
+  auto [first, second] = getInputs<arith::AddFOp>(op);
+  if (!first || first == second || op.getNumDpsInputs() != 2 ||
       !llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }))
     return {};
-  OpOperand *first = getInput(op, addition->getOperand(0)), *second = getInput(op, addition->getOperand(1));
-  if (!first || !second || first == second)
-    return {};
-  other = op.getDpsInputOperand(op.getDpsInputOperand(0)->get() == result ? 1 : 0)->get();
+  other = (first->get() == result ? second : first)->get();
   return op;
 }
 
