@@ -92,6 +92,8 @@ Value scaled(RewriterBase &rewriter, Location loc, Value scores, double factor) 
   AffineMap identity = rewriter.getMultiDimIdentityMap(cast<RankedTensorType>(scores.getType()).getRank());
   return elementwise(rewriter, loc, tensor::getMixedSizes(rewriter, loc, scores), getElementTypeOrSelf(scores), scores,
                      identity, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
+                       if (factor == -1)
+                         return arith::NegFOp::create(b, loc, args.front());
                        Value scale = floatConstant(b, loc, args.front().getType(), factor);
                        return arith::MulFOp::create(b, loc, args.front(), scale);
                      });
@@ -188,17 +190,7 @@ void dropMaximum(RewriterBase &rewriter, SoftmaxOp softmax) {
     if (std::abs(inner) > 1 || std::abs(factor) > 1 || std::abs(factor) < std::numeric_limits<float>::min())
       return;
     rewriter.setInsertionPoint(softmax);
-    if (factor != 1) {
-      AffineMap identity = rewriter.getMultiDimIdentityMap(softmax.getType().getRank());
-      input = elementwise(rewriter, softmax.getLoc(), tensor::getMixedSizes(rewriter, softmax.getLoc(), input),
-                          softmax.getType().getElementType(), input, identity,
-                          [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                            if (factor == -1)
-                              return arith::NegFOp::create(b, loc, args.front());
-                            Value scale = floatConstant(b, loc, args.front().getType(), factor);
-                            return arith::MulFOp::create(b, loc, args.front(), scale);
-                          });
-    }
+    input = scaled(rewriter, softmax.getLoc(), input, factor);
     rewriter.modifyOpInPlace(softmax, [&] { softmax.getInputMutable().assign(input); });
     return;
   }
