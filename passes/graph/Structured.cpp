@@ -152,6 +152,18 @@ bool isPointwise(Operation *op) {
   return linalgOp.getMatchingIndexingMap(linalgOp.getDpsInitOperand(0)).isPermutation();
 }
 
+AffineMap readThrough(OpOperand &input, AffineMap at) {
+  auto op = cast<linalg::LinalgOp>(input.getOwner());
+  AffineMap written = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  return op.getMatchingIndexingMap(&input).compose(inversePermutation(written)).compose(at);
+}
+
+std::optional<unsigned> onlyReducedLoop(linalg::LinalgOp op) {
+  SmallVector<unsigned> loops;
+  op.getReductionDims(loops);
+  return loops.size() == 1 ? std::optional(loops.front()) : std::nullopt;
+}
+
 OpOperand *getMovedInput(linalg::LinalgOp op) {
   if (!isPointwise(op))
     return nullptr;

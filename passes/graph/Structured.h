@@ -75,6 +75,12 @@ mlir::Value floatConstant(mlir::OpBuilder &b, mlir::Location loc, mlir::Type typ
 /// and a result written through a permutation of the loops.
 bool isPointwise(mlir::Operation *op);
 
+/// How `input` of an op that writes its result through a permutation is read where the result is read at `at`.
+mlir::AffineMap readThrough(mlir::OpOperand &input, mlir::AffineMap at);
+
+/// The one loop over which `op` reduces; none where there are none or several.
+std::optional<unsigned> onlyReducedLoop(mlir::linalg::LinalgOp op);
+
 /// The op, if it gives each element of its one input as another float by a `Conversion` (arith.extf, arith.truncf), at
 /// the same place, and does nothing else; null for others.
 template <typename Conversion> mlir::linalg::GenericOp getConversion(mlir::Operation *op) {

@@ -67,13 +67,11 @@ SmallVector<Joined> readJoined(Value joined, int64_t dim) {
 /// Whether `shift` is the maximum of the rows of `scores` and `sink`, taken where they stand side by side.
 bool isMaximumOfBoth(RowReader &rows, const Element &shift, const Element &scores, const Element &sink,
                      AffineExpr key) {
-  auto reduction = shift.value.getDefiningOp<linalg::LinalgOp>();
-  if (getReduction(reduction) != Combiner::maximum || reduction.getNumReductionLoops() != 1)
+  std::optional<Reduced> maximum = rows.reduced(shift, Combiner::maximum);
+  if (!maximum || maximum->loops.size() != 1)
     return false;
-  SmallVector<unsigned> loops;
-  reduction.getReductionDims(loops);
-  AffineExpr summed = rows.inner({reduction, loops.front(), shift.at});
-  Element joined = rows.sources(shift).front();
+  AffineExpr summed = maximum->loops.front();
+  const Element &joined = maximum->element;
   auto *dim = llvm::find(joined.at.getResults(), summed);
   if (dim == joined.at.getResults().end())
     return false;

@@ -146,12 +146,11 @@ bool BandReader::addCoordinates(ArrayRef<SmallVector<int64_t>> digits) {
 }
 
 bool BandReader::findLoops(SumLoops &of, Value result) {
-  SmallVector<unsigned> reduced;
-  of.sum.getReductionDims(reduced);
+  std::optional<unsigned> key = onlyReducedLoop(of.sum);
   AffineMap written = of.sum.getIndexingMapsArray().back();
-  if (reduced.size() != 1 || !isZeroFill(of.sum.getDpsInits()[0]))
+  if (!key || !isZeroFill(of.sum.getDpsInits()[0]))
     return false;
-  of.key = reduced.front();
+  of.key = *key;
   reader.stopAtCoordinates({});
   reader.stopAt(of.sum->getResult(0));
   reader.stopAt(band.softmax.getResult());
@@ -457,9 +456,7 @@ const CaseExpr *findProduct(const CaseExpr &expr) {
 
 int64_t countTerms(const CaseExpr &product) {
   auto sum = cast<linalg::LinalgOp>(product.op);
-  SmallVector<unsigned> reduced;
-  sum.getReductionDims(reduced);
-  return SmallVector<int64_t>(sum.getStaticLoopRanges())[reduced.front()];
+  return SmallVector<int64_t>(sum.getStaticLoopRanges())[*onlyReducedLoop(sum)];
 }
 
 std::optional<Band> matchBand(SoftmaxOp softmax, const WeightedSum &sum, const std::optional<FrontSum> &front,

@@ -67,13 +67,12 @@ Value findWeights(Value value) {
 /// keep their order, and the softmax does not run over it.
 std::optional<int64_t> readSummedDim(Value value) {
   auto sum = value.getDefiningOp<linalg::LinalgOp>();
-  if (!sum || getReduction(sum) != Combiner::sum || sum.getNumReductionLoops() != 1)
+  std::optional<unsigned> summed = getReduction(sum) == Combiner::sum ? onlyReducedLoop(sum) : std::nullopt;
+  if (!summed)
     return std::nullopt;
   auto softmax = sum->getOperand(0).getDefiningOp<SoftmaxOp>();
   AffineMap read = sum.getMatchingIndexingMap(sum.getDpsInputOperand(0));
-  SmallVector<unsigned> loops;
-  sum.getReductionDims(loops);
-  std::optional<unsigned> dim = read.getResultPosition(getAffineDimExpr(loops.front(), value.getContext()));
+  std::optional<unsigned> dim = read.getResultPosition(getAffineDimExpr(*summed, value.getContext()));
   if (!softmax || !dim || *dim == softmax.getDim() ||
       getElementTypeOrSelf(softmax.getType()) != getElementTypeOrSelf(value) ||
       read.dropResult(*dim) != sum.getMatchingIndexingMap(sum.getDpsInitOperand(0)))
@@ -97,9 +96,7 @@ void walkUpTransposes(Value &value, AffineMap &map) {
     OpOperand *moved = getMovedInput(op);
     if (!moved || !op.getMatchingIndexingMap(moved).isPermutation())
       return;
-    map = op.getMatchingIndexingMap(moved)
-              .compose(inversePermutation(op.getMatchingIndexingMap(op.getDpsInitOperand(0))))
-              .compose(map);
+    map = readThrough(*moved, map);
     value = moved->get();
   }
 }
@@ -129,11 +126,7 @@ private:
   /// The sum or difference of two results.
   Value combine(ArrayRef<Value> parts, bool isDifference);
   /// How the contraction's loops read an input of the elementwise op that makes the weights.
-  AffineMap mapOf(OpOperand *input) {
-    auto made = cast<linalg::LinalgOp>(input->getOwner());
-    AffineMap written = made.getMatchingIndexingMap(made.getDpsInitOperand(0));
-    return made.getMatchingIndexingMap(input).compose(inversePermutation(written)).compose(maps[side]);
-  }
+  AffineMap mapOf(OpOperand *input) { return readThrough(*input, maps[side]); }
   /// The contraction with other weights.
   linalg::ContractOp contract(Value weights, AffineMap map) {
     auto copy = cast<linalg::ContractOp>(b.clone(*op));
@@ -331,16 +324,15 @@ Value Distributor::beforeProduct() {
   bool isStored = !made.hasOneUse();
   for (Value next = weights(); next != made; next = getMovedInput(next.getDefiningOp<linalg::LinalgOp>())->get())
     isStored |= !next.hasOneUse();
-  if (!isContraction(product) || isStored || !isZeroFill(product.getDpsInits()[0]) || op.getNumReductionLoops() != 1 ||
-      product.getNumReductionLoops() != 1)
+  if (!isContraction(product) || isStored || !isZeroFill(product.getDpsInits()[0]))
     return {};
-  SmallVector<unsigned> keys, rows;
-  op.getReductionDims(keys);
-  product.getReductionDims(rows);
+  std::optional<unsigned> key = onlyReducedLoop(op), row = onlyReducedLoop(product);
+  if (!key || !row)
+    return {};
   // The loops of the product are those of the sum, and one more.
   unsigned loops = op.getNumLoops();
   SmallVector<AffineExpr> renamed(product.getNumLoops());
-  renamed[rows.front()] = b.getAffineDimExpr(loops);
+  renamed[*row] = b.getAffineDimExpr(loops);
   AffineMap written = product.getMatchingIndexingMap(product.getDpsInitOperand(0));
   for (auto [expr, outer] : llvm::zip_equal(written.getResults(), read.getResults()))
     renamed[cast<AffineDimExpr>(expr).getPosition()] = outer;
@@ -351,7 +343,7 @@ Value Distributor::beforeProduct() {
       return product.getIndexingMapsArray()[number].replaceDimsAndSymbols(renamed, {}, loops + 1, 0);
     };
     AffineMap ofX = mapOfOperand(1 - n), ofY = mapOfOperand(n);
-    if (!areWeightsOver(y, ofY, keys.front()) || !areWeightsOver(x, ofX, loops) || ofX.isFunctionOfDim(keys.front()))
+    if (!areWeightsOver(y, ofY, *key) || !areWeightsOver(x, ofX, loops) || ofX.isFunctionOfDim(*key))
       continue;
     SmallVector<AffineExpr> exprs;
     SmallVector<OpFoldResult> sizes;
@@ -359,7 +351,7 @@ Value Distributor::beforeProduct() {
     for (auto [value, map] : {std::pair(y, ofY), std::pair(v, ofV)})
       for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
         unsigned loop = cast<AffineDimExpr>(expr).getPosition();
-        if (loop == keys.front() || llvm::is_contained(exprs, expr))
+        if (loop == *key || llvm::is_contained(exprs, expr))
           continue;
         isRepeated |= value == v && ofX.isFunctionOfDim(loop);
         exprs.push_back(expr);

@@ -23,10 +23,8 @@ Part lookThroughTransposes(Part part) {
 
 /// `map`, of the space, as one of `loops`: dimensions of it, in their order.
 AffineMap inLoops(AffineMap map, ArrayRef<AffineExpr> loops) {
-  SmallVector<AffineExpr> renamed(map.getNumDims(), getAffineConstantExpr(0, map.getContext()));
-  for (auto [n, along] : llvm::enumerate(loops))
-    renamed[cast<AffineDimExpr>(along).getPosition()] = getAffineDimExpr(n, map.getContext());
-  return map.replaceDimsAndSymbols(renamed, {}, loops.size(), 0);
+  return map.compose(
+      inverseAndBroadcastProjectedPermutation(AffineMap::get(map.getNumDims(), 0, loops, map.getContext())));
 }
 
 /// Whether `parts` are slices of one tensor, each behind the one before along dimension `dim`.

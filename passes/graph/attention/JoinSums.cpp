@@ -47,27 +47,25 @@ bool readSlice(Value weights, PartialSum &term) {
 
 std::optional<PartialSum> readTerm(Value value) {
   auto op = value.getDefiningOp<linalg::ContractOp>();
-  if (!op || !op->hasOneUse() || !isContraction(op) || !isZeroFill(op.getDpsInits()[0]) ||
-      op.getNumReductionLoops() != 1)
+  if (!op || !op->hasOneUse() || !isContraction(op) || !isZeroFill(op.getDpsInits()[0]))
     return std::nullopt;
-  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
-  SmallVector<unsigned> keys;
-  op.getReductionDims(keys);
+  std::optional<unsigned> key = onlyReducedLoop(op);
+  if (!key)
+    return std::nullopt;
   // The loops in the order of the result, and the key.
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
   unsigned rank = maps[2].getNumResults();
-  SmallVector<AffineExpr> renamed(op.getNumLoops());
-  for (auto [n, expr] : llvm::enumerate(maps[2].getResults()))
-    renamed[cast<AffineDimExpr>(expr).getPosition()] = getAffineDimExpr(n, op.getContext());
-  renamed[keys.front()] = getAffineDimExpr(rank, op.getContext());
+  AffineExpr keyDim = getAffineDimExpr(*key, op.getContext());
+  AffineMap renamed = inversePermutation(maps[2].insertResult(keyDim, rank));
   for (unsigned side : {0, 1}) {
     PartialSum term;
     if (!readSlice(op->getOperand(side), term))
       continue;
     term.values = op->getOperand(1 - side);
-    term.weightMap = maps[side].replaceDimsAndSymbols(renamed, {}, rank + 1, 0);
-    term.valueMap = maps[1 - side].replaceDimsAndSymbols(renamed, {}, rank + 1, 0);
+    term.weightMap = maps[side].compose(renamed);
+    term.valueMap = maps[1 - side].compose(renamed);
     // The sum runs over what the softmax runs over.
-    if (term.weightMap.getResult(term.softmax.getDim()) == renamed[keys.front()] && term.valueMap.isFunctionOfDim(rank))
+    if (maps[side].getResult(term.softmax.getDim()) == keyDim && term.valueMap.isFunctionOfDim(rank))
       return term;
   }
   return std::nullopt;

@@ -138,13 +138,10 @@ private:
       return false;
     SmallVector<Value> factors;
     SmallVector<AffineMap> maps;
-    AffineMap written = product.getMatchingIndexingMap(product.getDpsInitOperand(0));
     AffineMap read = sum.getMatchingIndexingMap(sum.getDpsInputOperand(0));
-    // Loops of the sum for each loop of the product.
-    AffineMap loops = inversePermutation(written).compose(read);
     for (OpOperand *factor : {left, right}) {
       factors.push_back(factor->get());
-      maps.push_back(product.getMatchingIndexingMap(factor).compose(loops));
+      maps.push_back(readThrough(*factor, read));
       if (getElementTypeOrSelf(factor->get()) != element || !maps.back().isProjectedPermutation())
         return false;
     }

@@ -102,12 +102,11 @@ bool RunningSoftmax::addBlock(const Element &element, const Exponent &faded, Sma
   bool isProduct = isContraction(sum);
   if ((!isProduct && getReduction(sum) != Combiner::sum) || (isProduct && !isZeroFill(sum.getDpsInits()[0])))
     return false;
-  SmallVector<unsigned> keys;
-  sum.getReductionDims(keys);
+  std::optional<unsigned> loop = onlyReducedLoop(sum);
   SmallVector<Element> sources = reader.sources(element);
-  if (keys.size() != 1 || sources.empty())
+  if (!loop || sources.empty())
     return false;
-  AffineExpr key = reader.inner({sum, keys.front(), element.at});
+  AffineExpr key = reader.inner({sum, *loop, element.at});
   for (unsigned n = 0; n != sources.size(); ++n) {
     Element weight = reader.resolve(sources[n]);
     if (!isa_and_nonnull<math::ExpOp>(weight.getOp()))

@@ -49,16 +49,14 @@ int WeightSum::addInput(Value tensor, AffineMap at) {
 std::optional<WeightSum::Term> WeightSum::read(linalg::LinalgOp op, AffineMap at) {
   Term term;
   term.op = getScalarOp(op);
-  AffineMap written = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
   if (!term.op || !isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, arith::NegFOp>(term.op))
     return std::nullopt;
-  AffineMap loops = inversePermutation(written).compose(at);
   unsigned numSums = 0;
   for (Value operand : term.op->getOperands()) {
     OpOperand *input = getInput(op, stripConversions(operand));
     if (!input)
       return std::nullopt;
-    AffineMap place = op.getMatchingIndexingMap(input).compose(loops);
+    AffineMap place = readThrough(*input, at);
     term.operands.push_back(input->get());
     if (!place.isFunctionOfDim(key)) {
       term.inputs.push_back(addInput(input->get(), place));
@@ -108,25 +106,20 @@ Value WeightSum::compute(OpBuilder &b, Location loc, Value value, ValueRange arg
 bool sumWeights(RewriterBase &b, linalg::LinalgOp sum) {
   OpOperand *input = sum.getDpsInputOperand(0);
   AffineMap read = sum.getMatchingIndexingMap(input), written = sum.getMatchingIndexingMap(sum.getDpsInitOperand(0));
-  SmallVector<unsigned> reduced;
-  sum.getReductionDims(reduced);
-  if (reduced.size() != 1 || !read.isPermutation() || !written.isProjectedPermutation() ||
-      input->get().getDefiningOp<SoftmaxOp>() || !sum->hasOneUse()) // a sum over no keys is 0, which another may read
+  std::optional<unsigned> key = onlyReducedLoop(sum);
+  if (!key || !read.isPermutation() || !written.isProjectedPermutation() || input->get().getDefiningOp<SoftmaxOp>() ||
+      !sum->hasOneUse()) // a sum over no keys is 0, which another may read
     return false;
   // The loops of the sum, with the key among them.
-  WeightSum weights(reduced.front());
+  WeightSum weights(*key);
   if (!weights.add(input->get(), read))
     return false;
   b.setInsertionPoint(sum);
   Location loc = sum.getLoc();
   Value init = sum.getDpsInits()[0];
   // The same loops without the key, in the order of the result.
-  SmallVector<AffineExpr> places(sum.getNumLoops(), b.getAffineConstantExpr(0));
-  for (auto [n, expr] : llvm::enumerate(written.getResults()))
-    places[cast<AffineDimExpr>(expr).getPosition()] = b.getAffineDimExpr(n);
-  unsigned rank = written.getNumResults();
-  SmallVector<AffineMap> maps =
-      llvm::map_to_vector(weights.maps, [&](AffineMap map) { return map.replaceDimsAndSymbols(places, {}, rank, 0); });
+  AffineMap places = inverseAndBroadcastProjectedPermutation(written);
+  SmallVector<AffineMap> maps = llvm::map_to_vector(weights.maps, [&](AffineMap map) { return map.compose(places); });
   Type element = getElementTypeOrSelf(init);
   Value whole = elementwise(b, loc, tensor::getMixedSizes(b, loc, init), element, weights.inputs, maps,
                             [&](OpBuilder &body, Location loc, ValueRange args) {
