@@ -75,7 +75,6 @@ Value restoreUnitDims(OpBuilder &b, Location loc, Value value, RankedTensorType 
   auto have = cast<RankedTensorType>(value.getType());
   if (have.getRank() != type.getRank()) {
     SmallVector<OpFoldResult> sizes, source = tensor::getMixedSizes(b, loc, value);
-    SmallVector<int64_t> shape;
     SmallVector<ReassociationIndices> groups(have.getRank());
     // The unit dimensions before the first named one join its group, the others the group before them.
     int64_t group = -1;
@@ -83,15 +82,12 @@ Value restoreUnitDims(OpBuilder &b, Location loc, Value value, RankedTensorType 
       bool named = n >= map.getNumResults() || AttentionOp::getNamedDim(map.getResult(n)).has_value();
       group += named;
       sizes.push_back(named ? source[group] : b.getIndexAttr(1));
-      shape.push_back(named ? have.getDimSize(group) : 1);
       if (!groups.empty())
         groups[std::max<int64_t>(group, 0)].push_back(n);
     }
-    auto expanded = RankedTensorType::get(shape, type.getElementType());
-    value = tensor::ExpandShapeOp::create(b, loc, expanded, value, groups, sizes);
+    value = expanded(b, loc, value, groups, sizes);
   }
-  value = castTo(b, loc, value, type);
-  return value;
+  return castTo(b, loc, value, type);
 }
 
 } // namespace attn

@@ -109,6 +109,47 @@ FloatType accumulatorType(Type element) {
                          : FloatType(Float32Type::get(element.getContext()));
 }
 
+Value rearranged(OpBuilder &b, Location loc, Value tensor, ArrayRef<OpFoldResult> sizes, AffineMap map) {
+  return elementwise(b, loc, sizes, getElementTypeOrSelf(tensor), tensor, map,
+                     [](OpBuilder &, Location, ValueRange args) { return args.front(); });
+}
+
+Value expanded(OpBuilder &b, Location loc, Value value, ArrayRef<ReassociationIndices> groups,
+               ArrayRef<OpFoldResult> sizes) {
+  if (groups.size() == sizes.size())
+    return value;
+  auto type = cast<RankedTensorType>(value.getType());
+  // A group of one dimension keeps what its type knows. Where a size is known and the type does not say so, the type
+  // must: MLIR takes a constant size of a dynamic dimension for an operand.
+  SmallVector<OpFoldResult> exact(sizes);
+  for (auto [n, group] : llvm::enumerate(groups))
+    if (group.size() == 1 && !type.isDynamicDim(n))
+      exact[group.front()] = b.getIndexAttr(type.getDimSize(n));
+  SmallVector<int64_t> shape;
+  for (OpFoldResult &size : exact) {
+    shape.push_back(getConstantIntValue(size).value_or(ShapedType::kDynamic));
+    if (!ShapedType::isDynamic(shape.back()))
+      size = b.getIndexAttr(shape.back());
+  }
+  // A dimension that is static in the group must be static in the source.
+  SmallVector<int64_t> source;
+  for (ArrayRef<int64_t> group : groups) {
+    int64_t product = 1;
+    for (int64_t n : group)
+      product =
+          ShapedType::isDynamic(product) || ShapedType::isDynamic(shape[n]) ? ShapedType::kDynamic : product * shape[n];
+    source.push_back(product);
+  }
+  value = castTo(b, loc, value, type.clone(source));
+  return tensor::ExpandShapeOp::create(b, loc, type.clone(shape), value, groups, exact);
+}
+
+Value scalarTensor(OpBuilder &b, Location loc, Value scalar) {
+  if (scalar.getType().isIndex())
+    scalar = arith::IndexCastOp::create(b, loc, b.getI64Type(), scalar);
+  return tensor::FromElementsOp::create(b, loc, RankedTensorType::get({}, scalar.getType()), ValueRange(scalar));
+}
+
 Value transposed(OpBuilder &b, Location loc, Value tensor, ArrayRef<int64_t> permutation) {
   SmallVector<OpFoldResult> sizes = applyPermutation(tensor::getMixedSizes(b, loc, tensor), permutation);
   Value empty = emptyTensor(b, loc, sizes, getElementTypeOrSelf(tensor));

@@ -2,6 +2,7 @@
 #define PASSES_GRAPH_STRUCTURED_H
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SmallVector.h"
@@ -58,6 +59,17 @@ mlir::Value castTo(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value, ml
 
 /// Type in which sums over elements of `element` are taken: f32, or f64 for f64.
 mlir::FloatType accumulatorType(mlir::Type element);
+
+/// `tensor` read at `map` of loops of `sizes`: with its dimensions in another order, or repeated.
+mlir::Value rearranged(mlir::OpBuilder &b, mlir::Location loc, mlir::Value tensor,
+                       llvm::ArrayRef<mlir::OpFoldResult> sizes, mlir::AffineMap map);
+
+/// `value` with each dimension cut into those of its group, of `sizes`; itself where each group is of one.
+mlir::Value expanded(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
+                     llvm::ArrayRef<mlir::ReassociationIndices> groups, llvm::ArrayRef<mlir::OpFoldResult> sizes);
+
+/// A tensor without dimensions of `scalar`, which as an index becomes an i64.
+mlir::Value scalarTensor(mlir::OpBuilder &b, mlir::Location loc, mlir::Value scalar);
 
 /// `tensor` with dimension n what was dimension permutation[n].
 mlir::Value transposed(mlir::OpBuilder &b, mlir::Location loc, mlir::Value tensor, llvm::ArrayRef<int64_t> permutation);

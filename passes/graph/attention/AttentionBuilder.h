@@ -52,6 +52,7 @@ private:
 
   // AttentionOperands.cpp
   mlir::LogicalResult sumTerms(llvm::ArrayRef<Operand> terms, Operand &sum, llvm::StringRef what);
+  mlir::Value repeated(mlir::Value tensor, unsigned dim, llvm::ArrayRef<unsigned> atoms);
   void repeatQuery();
   void repeatCaptures();
   void sumRepeatedCaptures();

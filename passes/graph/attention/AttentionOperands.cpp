@@ -62,18 +62,20 @@ LogicalResult AttentionBuilder::sumTerms(ArrayRef<Operand> terms, Operand &sum, 
   return success();
 }
 
+/// `tensor` repeated along one more dimension, of `atoms`.
+Value AttentionBuilder::repeated(Value tensor, unsigned dim, ArrayRef<unsigned> atoms) {
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, tensor);
+  sizes.insert(sizes.begin() + dim, size(atoms));
+  return rearranged(b, loc, tensor, sizes, b.getMultiDimIdentityMap(sizes.size()).dropResult(dim));
+}
+
 /// Repeats a query that is the same for every i; only a mask differs.
 void AttentionBuilder::repeatQuery() {
   match.space.resolve(match.query.access);
   Atoms named = flatten(match.query.access);
   if (units[AttentionOp::I].empty() || llvm::is_contained(named, units[AttentionOp::I].front()))
     return;
-  Value query = match.query.value;
-  SmallVector<OpFoldResult> sizes{size(units[AttentionOp::I])};
-  llvm::append_range(sizes, tensor::getMixedSizes(b, loc, query));
-  AffineMap map = b.getMultiDimIdentityMap(sizes.size()).dropResult(0);
-  match.query.value = elementwise(b, loc, sizes, getElementTypeOrSelf(query), query, map,
-                                  [](OpBuilder &, Location, ValueRange args) { return args.front(); });
+  match.query.value = repeated(match.query.value, 0, units[AttentionOp::I]);
   match.query.access.insert(match.query.access.begin(), units[AttentionOp::I]);
 }
 
@@ -81,18 +83,14 @@ void AttentionBuilder::repeatQuery() {
 void AttentionBuilder::repeatCaptures() {
   for (const Widening &widening : widenings) {
     Value &value = match.captures[widening.capture].value;
-    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, value);
-    sizes.insert(sizes.begin() + widening.dim, size(widening.atoms));
-    AffineMap map = b.getMultiDimIdentityMap(sizes.size()).dropResult(widening.dim);
-    value = elementwise(b, loc, sizes, getElementTypeOrSelf(value), value, map,
-                        [](OpBuilder &, Location, ValueRange args) { return args.front(); });
+    value = repeated(value, widening.dim, widening.atoms);
   }
 }
 
 /// (s + a) + b becomes s + (a + b) where both captures are repeated to one shape: half as much is read for each score.
 void AttentionBuilder::sumRepeatedCaptures() {
   Block &block = match.score->front();
-  auto repeated = [&](Value value) -> std::optional<unsigned> {
+  auto findRepeated = [&](Value value) -> std::optional<unsigned> {
     auto argument = dyn_cast<BlockArgument>(value);
     if (!argument || argument.getArgNumber() == 0 || !argument.hasOneUse())
       return std::nullopt;
@@ -106,9 +104,9 @@ void AttentionBuilder::sumRepeatedCaptures() {
   for (auto outer : llvm::make_early_inc_range(block.getOps<arith::AddFOp>())) {
     // As the right operand: the left one is what the score is until then.
     auto takeRepeated = [&](arith::AddFOp add) {
-      if (repeated(add.getLhs()))
+      if (findRepeated(add.getLhs()))
         add->setOperands({add.getRhs(), add.getLhs()});
-      return repeated(add.getRhs());
+      return findRepeated(add.getRhs());
     };
     std::optional<unsigned> last = takeRepeated(outer), first;
     auto inner = outer.getLhs().getDefiningOp<arith::AddFOp>();

@@ -1,7 +1,7 @@
 // How tensors have the dimensions of an attention.
 
-#include "passes/graph/attention/AttentionBuilder.h"
 #include "passes/graph/Structured.h"
+#include "passes/graph/attention/AttentionBuilder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -9,42 +9,6 @@
 using namespace mlir;
 
 namespace attn {
-namespace {
-
-Value expandTo(OpBuilder &b, Location loc, Value value, ArrayRef<ReassociationIndices> groups,
-               ArrayRef<OpFoldResult> sizes) {
-  SmallVector<int64_t> shape;
-  for (OpFoldResult size : sizes)
-    shape.push_back(getConstantIntValue(size).value_or(ShapedType::kDynamic));
-  auto type = RankedTensorType::get(shape, getElementTypeOrSelf(value));
-  // A group of one dimension keeps what its type knows. Where a size is known and the type does not say so, the type
-  // must: MLIR takes a constant size of a dynamic dimension for an operand.
-  SmallVector<int64_t> known(shape);
-  for (auto [n, group] : llvm::enumerate(groups))
-    if (int64_t size = cast<RankedTensorType>(value.getType()).getDimSize(n);
-        group.size() == 1 && !ShapedType::isDynamic(size))
-      known[group.front()] = size;
-  SmallVector<OpFoldResult> exact(sizes);
-  for (auto [n, size] : llvm::enumerate(known))
-    if (!ShapedType::isDynamic(size))
-      exact[n] = b.getIndexAttr(size);
-  type = RankedTensorType::get(known, getElementTypeOrSelf(value));
-  // A dimension that is static in the group must be static in the source.
-  SmallVector<int64_t> source;
-  for (ArrayRef<int64_t> group : groups) {
-    int64_t product = 1;
-    for (int64_t n : group)
-      product =
-          ShapedType::isDynamic(product) || ShapedType::isDynamic(known[n]) ? ShapedType::kDynamic : product * known[n];
-    source.push_back(product);
-  }
-  auto sourceType = RankedTensorType::get(source, getElementTypeOrSelf(value));
-  value = castTo(b, loc, value, sourceType);
-  return tensor::ExpandShapeOp::create(b, loc, type, value, groups, exact);
-}
-
-} // namespace
-
 /// What the dimensions of a tensor are made of.
 struct AttentionBuilder::Pieces {
   /// Atoms of one dimension of the attention side by side; of none: of size 1.
@@ -131,21 +95,15 @@ FailureOr<AffineExpr> AttentionBuilder::placeOf(unsigned dim, const Atoms &atoms
 /// by reshapes that move nothing, and its map. Dimensions in `mustName` that
 /// it lacks have size 1 and take a unit dimension.
 LogicalResult AttentionBuilder::arrange(Operand &operand, ArrayRef<unsigned> mustName, AffineMap &map, StringRef what) {
-  if (!isa<RankedTensorType>(operand.value.getType())) {
-    Value scalar = operand.value;
-    if (scalar.getType().isIndex())
-      scalar = arith::IndexCastOp::create(b, loc, b.getI64Type(), scalar);
-    operand.value =
-        tensor::FromElementsOp::create(b, loc, RankedTensorType::get({}, scalar.getType()), ValueRange(scalar));
-  }
+  if (!isa<RankedTensorType>(operand.value.getType()))
+    operand.value = scalarTensor(b, loc, operand.value);
   Pieces found;
   if (failed(cut(operand, found, what)))
     return failure();
   for (unsigned dim : mustName)
     if (units[dim].empty())
       nameUnit(found, dim, cast<RankedTensorType>(operand.value.getType()));
-  if (found.groups.size() != found.pieces.size())
-    operand.value = expandTo(b, loc, operand.value, found.groups, found.sizes);
+  operand.value = expanded(b, loc, operand.value, found.groups, found.sizes);
   joinNeighbours(operand, found);
 
   SmallVector<AffineExpr> exprs;
@@ -220,8 +178,7 @@ Value AttentionBuilder::toTarget(Value value, ArrayRef<unsigned> dims, const Ope
       runOf.push_back(place);
     }
   }
-  if (runSizes.size() != dims.size())
-    value = expandTo(b, loc, value, expand, runSizes);
+  value = expanded(b, loc, value, expand, runSizes);
   // Join the runs of one target dimension; a dimension of size 1 joins what
   // stands before it (or after, at the front).
   unsigned last = -1;
@@ -247,10 +204,7 @@ Value AttentionBuilder::toTarget(Value value, ArrayRef<unsigned> dims, const Ope
     if (!unit.empty())
       unit[std::max<int64_t>(group, 0)].push_back(n);
   }
-  if (targetSizes.size() != collapse.size())
-    value = expandTo(b, loc, value, unit, targetSizes);
-  value = castTo(b, loc, value, target);
-  return value;
+  return castTo(b, loc, expanded(b, loc, value, unit, targetSizes), target);
 }
 
 } // namespace attn

@@ -109,9 +109,7 @@ private:
     if (map.getNumResults() != other.getNumResults())
       return {};
     return map == other ? tensor
-                        : elementwise(b, loc, extents, getElementTypeOrSelf(tensor), tensor,
-                                      AffineMap::get(extents.size(), 0, exprs, b.getContext()),
-                                      [](OpBuilder &, Location, ValueRange args) { return args.front(); });
+                        : rearranged(b, loc, tensor, extents, AffineMap::get(extents.size(), 0, exprs, b.getContext()));
   }
   /// Of the sizes of `tensor`, but for that along `dim`.
   Value zeros(Value tensor, unsigned dim, OpFoldResult size) {
@@ -227,8 +225,7 @@ private:
     llvm::append_range(extents, tensor::getMixedSizes(b, loc, tensor));
     AffineMap read = b.getMultiDimIdentityMap(extents.size())
                          .dropResults(llvm::to_vector(llvm::seq<int64_t>(static_cast<int64_t>(exprs.size()))));
-    tensor = elementwise(b, loc, extents, getElementTypeOrSelf(tensor), tensor, read,
-                         [](OpBuilder &, Location, ValueRange args) { return args.front(); });
+    tensor = rearranged(b, loc, tensor, extents, read);
     llvm::append_range(exprs, map.getResults());
     map = AffineMap::get(map.getNumDims(), 0, exprs, b.getContext());
     return true;

@@ -233,16 +233,7 @@ private:
       order.push_back(parts.size());
       extents.push_back(b.getIndexAttr(countOf(one)));
     }
-    Type element = getElementTypeOrSelf(result);
-    auto expand = [&](ArrayRef<OpFoldResult> to, ArrayRef<ReassociationIndices> by) {
-      if (to.size() == by.size())
-        return;
-      SmallVector<int64_t> shape;
-      for (OpFoldResult extent : to)
-        shape.push_back(getConstantIntValue(extent).value_or(ShapedType::kDynamic));
-      result = tensor::ExpandShapeOp::create(b, loc, RankedTensorType::get(shape, element), result, by, to);
-    };
-    expand(extents, groups);
+    result = expanded(b, loc, result, groups, extents);
     // In the graph's order.
     SmallVector<unsigned> sorted(order);
     llvm::sort(sorted);
@@ -253,15 +244,12 @@ private:
     for (unsigned part : order)
       exprs.push_back(b.getAffineDimExpr(llvm::find(sorted, part) - sorted.begin()));
     if (sorted != order)
-      result =
-          elementwise(b, loc, sortedExtents, element, result, AffineMap::get(order.size(), 0, exprs, b.getContext()),
-                      [](OpBuilder &, Location, ValueRange args) { return args.front(); });
-    return joinParts(one, result, sorted, expand);
+      result = rearranged(b, loc, result, sortedExtents, AffineMap::get(order.size(), 0, exprs, b.getContext()));
+    return joinParts(one, result, sorted);
   }
 
   /// The parts of an axis become one dimension, and an axis without any has size 1.
-  Value joinParts(const Shown &one, Value &result, ArrayRef<unsigned> sorted,
-                  llvm::function_ref<void(ArrayRef<OpFoldResult>, ArrayRef<ReassociationIndices>)> expand) {
+  Value joinParts(const Shown &one, Value result, ArrayRef<unsigned> sorted) {
     SmallVector<ReassociationIndices> joined, added;
     ReassociationIndices open;
     SmallVector<OpFoldResult> axes;
@@ -300,8 +288,7 @@ private:
       llvm::append_range(added.back(), open);
     if (joined.size() != sorted.size())
       result = tensor::CollapseShapeOp::create(b, loc, result, joined);
-    expand(axes, added);
-    return result;
+    return expanded(b, loc, result, added, axes);
   }
 
   /// Of [batch, head, query, key], in the order of the heads.
@@ -323,7 +310,7 @@ private:
                        });
   }
 
-  /// The same.
+  /// Of [batch, head, query, key].
   Value entropyOverKeys(Value weights) {
     SmallVector<OpFoldResult> kept = tensor::getMixedSizes(b, loc, weights);
     kept.pop_back();

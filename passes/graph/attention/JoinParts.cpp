@@ -177,8 +177,7 @@ Part PartsJoiner::writeCopy(OpBuilder &b, Location loc, ArrayRef<Part> parts) {
     Value copied = part.value;
     extents[dim] = b.getIndexAttr(part.size);
     if (part.map != map)
-      copied = elementwise(b, loc, extents, element, copied, inLoops(part.map, map.getResults()),
-                           [](OpBuilder &, Location, ValueRange args) { return args.front(); });
+      copied = rearranged(b, loc, copied, extents, inLoops(part.map, map.getResults()));
     whole = insertAlong(b, loc, copied, whole, dim, b.getIndexAttr(offset));
     offset += part.size;
   }

@@ -130,11 +130,8 @@ bool MaskOpener::writeElement(Value tensor, AffineMap map) {
   rewriter.setInsertionPoint(op);
   for (auto [capture, map] : llvm::zip_equal(match.captures, maps)) {
     Value value = capture.value;
-    if (value.getType().isIndex())
-      value = arith::IndexCastOp::create(rewriter, loc, rewriter.getI64Type(), value);
     if (!isa<RankedTensorType>(value.getType()))
-      value =
-          tensor::FromElementsOp::create(rewriter, loc, RankedTensorType::get({}, value.getType()), ValueRange(value));
+      value = scalarTensor(rewriter, loc, value);
     parts.captures.push_back(value);
     parts.maps.insert(parts.maps.begin() + nextCapture++, map);
   }

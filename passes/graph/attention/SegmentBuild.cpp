@@ -31,10 +31,8 @@ public:
         all.push_back(n);
     Value scores = rowsOf(match.scores, own);
     Value values = match.row ? toMatrix(match.values.value, 0) : rowsOf(match.values, all), rows;
-    values = tensor::ExpandShapeOp::create(
-        b, loc, RankedTensorType::get({cast<RankedTensorType>(values.getType()).getDimSize(0), heads, width}, f32()),
-        values, ArrayRef<ReassociationIndices>{{0}, {1, 2}},
-        {tensor::getMixedSize(b, loc, values, 0), b.getIndexAttr(heads), b.getIndexAttr(width)});
+    values = expanded(b, loc, values, ArrayRef<ReassociationIndices>{{0}, {1, 2}},
+                      {tensor::getMixedSize(b, loc, values, 0), b.getIndexAttr(heads), b.getIndexAttr(width)});
     if (match.row)
       rows = writeRows();
     auto type = RankedTensorType::get({cast<RankedTensorType>(ends.getType()).getDimSize(0), heads, width}, f32());
@@ -95,10 +93,8 @@ private:
       tensor = tensor::CollapseShapeOp::create(b, loc, tensor, groups);
     if (groups.size() == 2)
       return tensor;
-    auto type = cast<RankedTensorType>(tensor.getType());
-    return tensor::ExpandShapeOp::create(b, loc, type.clone({type.getDimSize(0), 1}), tensor,
-                                         ArrayRef<ReassociationIndices>{{0, 1}},
-                                         {tensor::getMixedSize(b, loc, tensor, 0), b.getIndexAttr(1)});
+    return expanded(b, loc, tensor, ArrayRef<ReassociationIndices>{{0, 1}},
+                    {tensor::getMixedSize(b, loc, tensor, 0), b.getIndexAttr(1)});
   }
 
   /// The elements of `element` along these dimensions of the updates, the first of which is that of the edges, as a
@@ -153,9 +149,7 @@ private:
       groups[n > match.edgeDim].push_back(n);
       sizes.push_back(n == match.edgeDim ? nodes : OpFoldResult(b.getIndexAttr(shape[n])));
     }
-    if (result.getRank() != static_cast<int64_t>(groups.size()))
-      matrix = tensor::ExpandShapeOp::create(b, loc, result.clone(shape), matrix, groups, sizes);
-    return castTo(b, loc, matrix, result);
+    return castTo(b, loc, expanded(b, loc, matrix, groups, sizes), result);
   }
 
   RewriterBase &b;
