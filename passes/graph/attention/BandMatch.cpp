@@ -10,16 +10,23 @@ using namespace mlir;
 namespace attn {
 namespace {
 
-/// The one place at which `expr` reads `tensor`; null where there is none, or another.
-const CaseExpr *findRead(const CaseExpr &expr, Value tensor) {
-  SmallVector<const CaseExpr *> reads;
+/// The parts of `expr` that `isFound` takes, but for those of such a part.
+SmallVector<const CaseExpr *> partsOf(const CaseExpr &expr, llvm::function_ref<bool(const CaseExpr &)> isFound) {
+  SmallVector<const CaseExpr *> found;
   (void)worklist(SmallVector<const CaseExpr *>{&expr}, [&](const CaseExpr *next, auto &list) {
-    if (next->kind == CaseExpr::Read && next->tensor == tensor)
-      reads.push_back(next);
-    for (const CaseExprRef &operand : next->operands)
-      list.push_back(operand.get());
+    if (isFound(*next))
+      found.push_back(next);
+    else
+      llvm::append_range(list, llvm::map_range(next->operands, [](const CaseExprRef &e) { return e.get(); }));
     return false;
   });
+  return found;
+}
+
+/// The one place at which `expr` reads `tensor`; null where there is none, or another.
+const CaseExpr *findRead(const CaseExpr &expr, Value tensor) {
+  auto reads =
+      partsOf(expr, [&](const CaseExpr &part) { return part.kind == CaseExpr::Read && part.tensor == tensor; });
   bool isOne = !reads.empty() && llvm::all_of(reads, [&](const CaseExpr *read) {
     return llvm::equal(read->place, reads.front()->place);
   });
@@ -95,8 +102,9 @@ private:
   bool areProducts(const CaseExpr &score, const CaseExpr &other);
   /// Whether their queries are known to be the same.
   bool shareQueries(const CaseExpr &score, const CaseExpr &other);
-  bool isSameWeight(const CaseExpr &a, const CaseExpr &b);
   using Cases = SmallVector<std::pair<Guards, CaseExprRef>>;
+  void readWeights(BandTerm &found, SumLoops &of, const Linear &term, const Linear &place, const Guards &guards);
+  void readValues(BandTerm &found, SumLoops &of, const Linear &term, const Guards &guards);
   /// The one of the cases that is all of them where they hold: at few places, one may look like others. Null for none.
   CaseExprRef unify(const Cases &cases);
 
@@ -284,6 +292,34 @@ CaseExprRef BandReader::unify(const Cases &cases) {
   return nullptr;
 }
 
+/// Reads weight and score of the key at `term` of the loops' sum, which is to be at `place` of the softmax.
+void BandReader::readWeights(BandTerm &found, SumLoops &of, const Linear &term, const Linear &place,
+                             const Guards &guards) {
+  Cases weights, scores;
+  reader.read(of.weights->get(), of.placeOf(*of.weights, term), guards,
+              [&](const Guards &here, const CaseExprRef &weight) {
+                const CaseExpr *read = findRead(*weight, band.softmax.getResult());
+                if (!read || findRow(*read, here) != band.dims || !here.isZero(read->place[getDim()] - place))
+                  return reader.fail();
+                weights.emplace_back(here, weight);
+                reader.stopAtGathers(gathersRows && &of == &loops);
+                reader.read(getInput(), read->place, here,
+                            [&](const Guards &there, const CaseExprRef &score) { scores.emplace_back(there, score); });
+                reader.stopAtGathers(false);
+              });
+  found.weight = unify(weights);
+  found.score = unify(scores);
+}
+
+void BandReader::readValues(BandTerm &found, SumLoops &of, const Linear &term, const Guards &guards) {
+  Cases values;
+  reader.read(of.getValues().get(), of.placeOf(of.getValues(), term), guards,
+              [&](const Guards &here, const CaseExprRef &value) { values.emplace_back(here, value); });
+  found.value = unify(values);
+  if (!found.score || !found.weight || !found.value || found.value->kind != CaseExpr::Read)
+    reader.fail();
+}
+
 /// Reads score, weight and value of each query and each key of its band: all are the same function of both.
 bool BandReader::readKeys() {
   Linear key = Linear::variable(reader.addVariable(Linear{band.numKeys}));
@@ -292,31 +328,14 @@ bool BandReader::readKeys() {
   coordinates.push_back({key, Linear{band.numKeys}});
   reader.stopAtCoordinates(coordinates);
   reader.follow(CaseReader::Follow::all);
-  Cases weightCases, scoreCases, valueCases;
   Guards guards = reader.everywhere();
   guards.addRange(along, Linear{band.count});
   Linear term = along - window;
   if (!guards.isAtLeastZero(term) || !guards.isAtLeastZero(Linear{loops.countTerms() - 1} - term))
     return false;
-  OpOperand &weights = *loops.weights, &values = loops.getValues();
-  reader.read(weights.get(), loops.placeOf(weights, term), guards, [&](const Guards &here, const CaseExprRef &weight) {
-    const CaseExpr *read = findRead(*weight, band.softmax.getResult());
-    if (!read || findRow(*read, here) != band.dims || !here.isZero(inWindow(read->place[getDim()]) - along))
-      return reader.fail();
-    weightCases.emplace_back(here, weight);
-    reader.stopAtGathers(gathersRows);
-    reader.read(getInput(), read->place, here,
-                [&](const Guards &there, const CaseExprRef &score) { scoreCases.emplace_back(there, score); });
-    reader.stopAtGathers(false);
-  });
-  reader.read(values.get(), loops.placeOf(values, term), guards,
-              [&](const Guards &here, const CaseExprRef &value) { valueCases.emplace_back(here, value); });
+  readWeights(band, loops, term, along + numFront, guards);
+  readValues(band, loops, term, guards);
   if (reader.isFailed())
-    return false;
-  band.weight = unify(weightCases);
-  band.score = unify(scoreCases);
-  band.value = unify(valueCases);
-  if (!band.score || !band.weight || !band.value || band.value->kind != CaseExpr::Read)
     return false;
   // Keys outside of the band, to which the softmax over all keys gives 0, are to have no weight either.
   CaseExprRef none = CaseReader::makeNumber(FloatAttr::get(getElementTypeOrSelf(band.softmax.getType()), 0.0));
@@ -383,20 +402,6 @@ bool BandReader::shareQueries(const CaseExpr &score, const CaseExpr &other) {
   return queries[0] && queries[1] && reader.isSame(*queries[0], *queries[1], guards);
 }
 
-bool BandReader::isSameWeight(const CaseExpr &a, const CaseExpr &b) {
-  auto isOfSoftmax = [&](const CaseExpr &e) {
-    return e.kind == CaseExpr::Read && e.tensor == band.softmax.getResult();
-  };
-  if (isOfSoftmax(a) || isOfSoftmax(b))
-    return isOfSoftmax(a) && isOfSoftmax(b);
-  if (a.kind != CaseExpr::Apply || b.kind != CaseExpr::Apply)
-    return reader.isSame(a, b, reader.everywhere());
-  return a.op->getName() == b.op->getName() && a.op->getAttrDictionary() == b.op->getAttrDictionary() &&
-         a.operands.size() == b.operands.size() && llvm::all_of(llvm::zip(a.operands, b.operands), [&](auto pair) {
-           return isSameWeight(*std::get<0>(pair), *std::get<1>(pair));
-         });
-}
-
 /// Reads score, weight and value of each query and each key in front.
 bool BandReader::readFront() {
   Linear key = Linear::variable(reader.addVariable(numFront));
@@ -405,29 +410,17 @@ bool BandReader::readFront() {
   reader.stopAtCoordinates(coordinates);
   reader.stopInProductsAt({key, numFront});
   reader.follow(CaseReader::Follow::all);
-  Cases weightCases, scoreCases, valueCases;
-  OpOperand &weights = *frontLoops.weights, &values = frontLoops.getValues();
-  reader.read(weights.get(), frontLoops.placeOf(weights, key), reader.everywhere(),
-              [&](const Guards &here, const CaseExprRef &weight) {
-                const CaseExpr *read = findRead(*weight, band.softmax.getResult());
-                if (!read || findRow(*read, here) != band.dims || !here.isZero(read->place[getDim()] - key))
-                  return reader.fail();
-                weightCases.emplace_back(here, weight);
-                reader.read(getInput(), read->place, here, [&](const Guards &there, const CaseExprRef &score) {
-                  scoreCases.emplace_back(there, score);
-                });
-              });
+  readWeights(*band.front, frontLoops, key, key, reader.everywhere());
   coordinates.push_back({key, numFront});
   reader.stopAtCoordinates(coordinates);
-  reader.read(values.get(), frontLoops.placeOf(values, key), reader.everywhere(),
-              [&](const Guards &here, const CaseExprRef &value) { valueCases.emplace_back(here, value); });
-  if (reader.isFailed())
-    return false;
-  band.front->weight = unify(weightCases);
-  band.front->score = unify(scoreCases);
-  band.front->value = unify(valueCases);
-  if (!band.front->score || !band.front->weight || !band.front->value || band.front->value->kind != CaseExpr::Read ||
-      !isSameWeight(*band.front->weight, *band.weight) || !areProducts(*band.front->score, *band.score))
+  readValues(*band.front, frontLoops, key, reader.everywhere());
+  // What becomes of the softmax's weights is the same, wherever these are read.
+  auto ofSoftmax = [&](const CaseExprRef &weight) {
+    return reader.substitute(weight, band.softmax.getResult(), CaseReader::makeRead(band.softmax.getResult(), {}));
+  };
+  if (reader.isFailed() ||
+      !reader.isSame(*ofSoftmax(band.front->weight), *ofSoftmax(band.weight), reader.everywhere()) ||
+      !areProducts(*band.front->score, *band.score))
     return false;
   band.front->sharesQueries = shareQueries(*band.front->score, *band.score);
   return true;
@@ -443,14 +436,7 @@ bool Band::namesKey(const CaseExpr &read) const {
 }
 
 const CaseExpr *findProduct(const CaseExpr &expr) {
-  SmallVector<const CaseExpr *> products;
-  (void)worklist(SmallVector<const CaseExpr *>{&expr}, [&](const CaseExpr *next, auto &list) {
-    if (next->kind == CaseExpr::Product)
-      products.push_back(next);
-    else
-      llvm::append_range(list, llvm::map_range(next->operands, [](const CaseExprRef &e) { return e.get(); }));
-    return false;
-  });
+  auto products = partsOf(expr, [](const CaseExpr &part) { return part.kind == CaseExpr::Product; });
   return products.size() == 1 ? products.front() : nullptr;
 }
 

@@ -8,6 +8,11 @@
 
 namespace attn {
 
+/// What a query and a key have: the score, what the weight becomes, and the value that it weighs.
+struct BandTerm {
+  CaseExprRef score, weight, value;
+};
+
 /// A softmax over the keys near each query, stored by their distance, and the sum of values by its weights: what makes
 /// them is not the layout, but that each score is one of a query and the key at its distance, whatever is padded, cut
 /// and skewed in between (Longformer's sliding chunks).
@@ -16,11 +21,10 @@ namespace attn {
 ///
 /// Expressions read tensors at coordinates: the dimensions of `result`, the key (`getKey()`), the terms of products
 /// and, where there are keys in front, the number of one of these (`getKey() + 1`).
-struct Band {
+struct Band : BandTerm {
   /// Keys that all queries see, at the first `size` places of the softmax (Longformer's global tokens).
-  struct Front {
+  struct Front : BandTerm {
     mlir::OpFoldResult size;
-    CaseExprRef score, weight, value;
     bool sharesQueries = false; ///< known to be those of the other keys
   };
   SoftmaxOp softmax;
@@ -31,7 +35,6 @@ struct Band {
   llvm::SmallVector<int>
       dims; ///< of `result` along the dimensions of the softmax; -1 for those of size 1, and for keys
   llvm::SmallVector<Linear> coordinates;
-  CaseExprRef score, weight, value;
   std::optional<Front> front;
 
   /// Whether what is read is that of a key.

@@ -115,9 +115,7 @@ private:
   Value zeros(Value tensor, unsigned dim, OpFoldResult size) {
     SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, tensor);
     extents[dim] = size;
-    Type element = getElementTypeOrSelf(tensor);
-    Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(element));
-    return linalg::FillOp::create(b, loc, zero, emptyTensor(b, loc, extents, element)).getResult(0);
+    return filledTensor(b, loc, extents, b.getZeroAttr(getElementTypeOrSelf(tensor)));
   }
 
   /// The values of all keys, those in front before the others.
