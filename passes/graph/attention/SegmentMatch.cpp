@@ -62,12 +62,9 @@ bool SegmentMatcher::takeSum(const Element &divisor) {
 
 /// The same of `element`, at its place in the result of loops.
 bool SegmentMatcher::takeSumAt(const Element &element) {
-  SmallVector<AffineExpr> places;
-  std::optional<Scatter> scatter = scatterOf(element, places);
-  if (!scatter || scatter->kind != Scatter::sum || !isZeroFill(scatter->init))
-    return false;
-  std::optional<Visit> at = visit(*scatter, places);
-  if (!at || !at->update || !reader.isSame(at->node, found.node))
+  std::optional<Visit> at = visit(element);
+  if (!at || at->scatter.kind != Scatter::sum || !isZeroFill(at->scatter.init) || !at->update ||
+      !reader.isSame(at->node, found.node))
     return false;
   Element term = reader.strip(*at->update);
   auto factor = llvm::find_if(factors, [&](const Factor &factor) { return reader.isSame(factor.element, term); });
@@ -110,15 +107,15 @@ bool SegmentMatcher::takeQuotient() {
   return divisor->at.getResult(scatter->nodeDim) == coordinate(found.edgeDim);
 }
 
-/// A number at which, or at a score, the scatters that make `value` start where a node has edges.
-std::optional<double> SegmentMatcher::startAt(Value value, ArrayRef<AffineExpr> places) {
-  if (std::optional<double> number = numberOf(value))
+/// A number at which, or at a score, the scatters that make `element` start where a node has edges.
+std::optional<double> SegmentMatcher::startAt(const Element &element) {
+  if (std::optional<double> number = numberOf(element.value))
     return number;
-  std::optional<Scatter> scatter = Scatter::match(value);
-  std::optional<Visit> at = scatter ? visit(*scatter, places) : std::nullopt;
+  std::optional<Visit> at = visit(element);
   if (!at || !reader.isSame(at->node, found.node))
     return std::nullopt;
-  std::optional<double> number = numberOf(scatter->update);
+  const Scatter &scatter = at->scatter;
+  std::optional<double> number = numberOf(scatter.update);
   if (at->update) {
     Element update = reader.strip(*at->update);
     number = numberOf(update.value);
@@ -130,17 +127,17 @@ std::optional<double> SegmentMatcher::startAt(Value value, ArrayRef<AffineExpr> 
     if (isa_and_nonnull<arith::MinimumFOp, arith::MinNumFOp>(combine) && sources.size() == 1 &&
         reader.strip(sources.front()).value == reader.strip(found.scores).value)
       number = kNone;
-    else if (scatter->kind == Scatter::maximum && reader.isSame(update, found.scores))
+    else if (scatter.kind == Scatter::maximum && reader.isSame(update, found.scores))
       number = kNone;
   }
-  if (!number || scatter->kind == Scatter::sum)
+  if (!number || scatter.kind == Scatter::sum)
     return std::nullopt;
-  if (scatter->kind == Scatter::replacement || (scatter->kind == Scatter::minimum && *number == kNone))
+  if (scatter.kind == Scatter::replacement || (scatter.kind == Scatter::minimum && *number == kNone))
     return number;
-  std::optional<double> before = startAt(scatter->init, places);
+  std::optional<double> before = startAt({scatter.init, element.at});
   if (!before)
     return std::nullopt;
-  return scatter->kind == Scatter::minimum ? std::min(*before, *number) : std::max(*before, *number);
+  return scatter.kind == Scatter::minimum ? std::min(*before, *number) : std::max(*before, *number);
 }
 
 /// The scores of which the exponentials are, less the greatest of their node or as they are. What is added to the sum
@@ -167,11 +164,10 @@ void SegmentMatcher::takeShift(const Element &difference) {
     return;
   found.scores = reader.operand(difference, 0);
   Element element = reader.strip(top->element);
-  SmallVector<AffineExpr> places;
-  std::optional<Scatter> scatter = scatterOf(element, places);
-  std::optional<Visit> at = scatter && scatter->kind == Scatter::maximum ? visit(*scatter, places) : std::nullopt;
-  if (at && at->update && reader.isSame(at->node, found.node) && reader.isSame(*at->update, found.scores))
-    start = startAt(scatter->init, places);
+  std::optional<Visit> at = visit(element);
+  if (at && at->scatter.kind == Scatter::maximum && at->update && reader.isSame(at->node, found.node) &&
+      reader.isSame(*at->update, found.scores))
+    start = startAt({at->scatter.init, element.at});
 }
 
 /// The values: rows of a tensor that an index of each edge picks, or those of edges.

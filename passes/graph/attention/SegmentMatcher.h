@@ -17,9 +17,9 @@ public:
 private:
   /// What a scatter reads and writes at some place of its result.
   struct Visit {
+    Scatter scatter;
     Element node;
-    std::optional<Element> update;             ///< none for a number
-    llvm::SmallVector<mlir::AffineExpr> loops; ///< by loop
+    std::optional<Element> update; ///< none for a number
   };
   /// An element that is read at a computed row.
   struct Gathered {
@@ -34,19 +34,18 @@ private:
   mlir::AffineExpr zero() { return mlir::getAffineConstantExpr(0, updates.getContext()); }
   bool readSums();
   void takeFactors(const Element &element, mlir::linalg::LinalgOp owner);
-  std::optional<Visit> visit(Scatter scatter, llvm::ArrayRef<mlir::AffineExpr> places);
+  std::optional<Visit> visit(const Element &element);
   std::optional<Element> readIn(llvm::ArrayRef<mlir::scf::ForOp> loops, llvm::ArrayRef<mlir::AffineExpr> at,
                                 mlir::Value integer);
   Element integerIn(const Element &element, mlir::Value integer);
   std::optional<Gathered> gather(const Element &element);
   bool isOfNodes(CheckIndexOp check);
   std::optional<Gathered> readOfNode(const Element &element);
-  std::optional<Scatter> scatterOf(const Element &element, llvm::SmallVector<mlir::AffineExpr> &places);
   std::optional<Element> peelEpsilon(ElementReader &in, const Element &divisor);
   bool takeSum(const Element &divisor);
   bool takeSumAt(const Element &element);
   bool takeQuotient();
-  std::optional<double> startAt(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> places);
+  std::optional<double> startAt(const Element &element);
   void takeScores(const Element &exponential);
   void takeShift(const Element &difference);
   std::optional<Element> storedTensor(const Element &element);

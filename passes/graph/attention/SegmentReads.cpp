@@ -23,17 +23,24 @@ static bool isOnlyPlace(Value index, Value tensor, int64_t dim) {
   return matchPattern(index, m_Zero()) && cast<RankedTensorType>(tensor.getType()).getDimSize(dim) == 1;
 }
 
+/// Which of `loops` counts by `index`.
+static std::optional<unsigned> loopOf(ArrayRef<scf::ForOp> loops, Value index) {
+  for (auto [n, loop] : llvm::enumerate(loops))
+    if (scf::ForOp(loop).getInductionVar() == index)
+      return n;
+  return std::nullopt;
+}
+
 /// The nodes and the updates of the loops that sum, as elements of the updates.
 bool SegmentMatcher::readSums() {
   SmallVector<AffineExpr> places(sums.loops.size());
   for (auto [dim, at] : llvm::enumerate(updates.getIndices())) {
-    Value index = at;
-    if (isOnlyPlace(index, updates.getTensor(), dim))
+    if (isOnlyPlace(at, updates.getTensor(), dim))
       continue;
-    auto loop = llvm::find_if(sums.loops, [&](scf::ForOp loop) { return loop.getInductionVar() == index; });
-    if (loop == sums.loops.end() || places[loop - sums.loops.begin()])
+    std::optional<unsigned> loop = loopOf(sums.loops, at);
+    if (!loop || places[*loop])
       return false;
-    places[loop - sums.loops.begin()] = coordinate(dim);
+    places[*loop] = coordinate(dim);
   }
   found.nodeCheck = getCheck(sums.insert.getIndices()[sums.nodeDim]);
   if (llvm::is_contained(places, AffineExpr()))
@@ -72,9 +79,9 @@ std::optional<Element> SegmentMatcher::readIn(ArrayRef<scf::ForOp> loops, ArrayR
     return std::nullopt;
   SmallVector<AffineExpr> places;
   for (Value index : extract.getIndices()) {
-    auto loop = llvm::find_if(loops, [&](scf::ForOp loop) { return loop.getInductionVar() == index; });
-    if (loop != loops.end() && at[loop - loops.begin()])
-      places.push_back(at[loop - loops.begin()]);
+    std::optional<unsigned> loop = loopOf(loops, index);
+    if (loop && at[*loop])
+      places.push_back(at[*loop]);
     else if (matchPattern(index, m_Zero()))
       places.push_back(zero());
     else
@@ -83,27 +90,29 @@ std::optional<Element> SegmentMatcher::readIn(ArrayRef<scf::ForOp> loops, ArrayR
   return reader.at(extract.getTensor(), places);
 }
 
-/// What `scatter` does where its result is read at `places`. Loops that these do not set go over the edges.
-std::optional<SegmentMatcher::Visit> SegmentMatcher::visit(Scatter scatter, ArrayRef<AffineExpr> places) {
-  Visit visit;
-  visit.loops.resize(scatter.loops.size());
-  for (auto [n, at, place] : llvm::enumerate(scatter.insert.getIndices(), places)) {
-    Value index = at;
+/// The scatter whose result `element` is one of, and what it does there. Loops that the place does not set go over the
+/// edges.
+std::optional<SegmentMatcher::Visit> SegmentMatcher::visit(const Element &element) {
+  std::optional<Scatter> matched = Scatter::match(element.value);
+  if (!matched)
+    return std::nullopt;
+  Scatter &scatter = *matched;
+  SmallVector<AffineExpr> loops(scatter.loops.size());
+  for (auto [n, index, place] : llvm::enumerate(scatter.insert.getIndices(), element.at.getResults())) {
     if (n == scatter.nodeDim)
       continue;
-    auto loop = llvm::find_if(scatter.loops, [&](scf::ForOp loop) { return loop.getInductionVar() == index; });
-    if (loop != scatter.loops.end())
-      visit.loops[loop - scatter.loops.begin()] = place;
+    if (std::optional<unsigned> loop = loopOf(scatter.loops, index))
+      loops[*loop] = place;
     else if (!isOnlyPlace(index, scatter.insert.getDest(), n))
       return std::nullopt;
   }
-  for (AffineExpr &place : visit.loops)
+  for (AffineExpr &place : loops)
     if (!place)
       place = coordinate(found.edgeDim);
-  if (llvm::count(visit.loops, coordinate(found.edgeDim)) != 1)
+  if (llvm::count(loops, coordinate(found.edgeDim)) != 1)
     return std::nullopt;
   // All edges, and all heads.
-  for (auto [loop, place] : llvm::zip_equal(scatter.loops, visit.loops)) {
+  for (auto [loop, place] : llvm::zip_equal(scatter.loops, loops)) {
     auto dim = dyn_cast<AffineDimExpr>(place);
     if (!dim || dim.getPosition() >= rank)
       return std::nullopt;
@@ -113,12 +122,10 @@ std::optional<SegmentMatcher::Visit> SegmentMatcher::visit(Scatter scatter, Arra
       return std::nullopt;
   }
   CheckIndexOp check = getCheck(scatter.insert.getIndices()[scatter.nodeDim]);
-  std::optional<Element> node = readIn(scatter.loops, visit.loops, integerOf(check));
+  std::optional<Element> node = readIn(scatter.loops, loops, integerOf(check));
   if (!node || !isOfNodes(check))
     return std::nullopt;
-  visit.node = *node;
-  visit.update = readIn(scatter.loops, visit.loops, scatter.update);
-  return visit;
+  return Visit{scatter, *node, readIn(scatter.loops, loops, scatter.update)};
 }
 
 /// The integer in the body around `element`: an element of what is read there, where no other index picks it.
@@ -171,15 +178,6 @@ std::optional<SegmentMatcher::Gathered> SegmentMatcher::readOfNode(const Element
   if (!gathered || !reader.isSame(gathered->index, found.node) || !isOfNodes(gathered->check))
     return std::nullopt;
   return gathered;
-}
-
-/// The scatter of whose result `element` is one at the edge's node, and where it is read.
-std::optional<Scatter> SegmentMatcher::scatterOf(const Element &element, SmallVector<AffineExpr> &places) {
-  std::optional<Scatter> scatter = Scatter::match(element.value);
-  if (!scatter)
-    return std::nullopt;
-  places.assign(element.at.getResults().begin(), element.at.getResults().end());
-  return scatter;
 }
 
 /// The first tensor on the way to what computes `element`, of which places of the updates say where it is read.
