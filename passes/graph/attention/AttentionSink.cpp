@@ -15,11 +15,8 @@ namespace {
 /// Whether `slice` takes all of each dimension but `dim`, of which it takes `size` from `first` on.
 bool takesColumns(OffsetSizeAndStrideOpInterface slice, const Extent &first, const Extent &size, Value scores,
                   int64_t dim) {
-  for (int64_t n = 0, rank = slice.getMixedOffsets().size(); n != rank; ++n)
-    if (!(Extent::of(slice.getMixedOffsets()[n]) == (n == dim ? first : Extent(0))) ||
-        !(Extent::of(slice.getMixedSizes()[n]) == (n == dim ? size : Extent::of(scores, n))))
-      return false;
-  return slice.hasUnitStride();
+  return isWholeBeside(slice, scores, dim) && Extent::of(slice.getMixedOffsets()[dim]) == first &&
+         Extent::of(slice.getMixedSizes()[dim]) == size;
 }
 
 /// Scores and one column beside them.

@@ -26,22 +26,15 @@ struct PartialSum {
 bool readSlice(Value weights, PartialSum &term) {
   auto slice = weights.getDefiningOp<tensor::ExtractSliceOp>();
   term.softmax = slice ? slice.getSource().getDefiningOp<SoftmaxOp>() : SoftmaxOp();
-  if (!term.softmax || slice.getType().getRank() != slice.getSourceType().getRank() || !slice.hasUnitStride())
+  if (!term.softmax || slice.getType().getRank() != slice.getSourceType().getRank() ||
+      !isWholeBeside(slice, slice.getSource(), term.softmax.getDim()))
     return false;
-  for (int64_t n = 0; n != slice.getSourceType().getRank(); ++n) {
-    std::optional<int64_t> offset = getConstantIntValue(slice.getMixedOffsets()[n]);
-    std::optional<int64_t> size = getConstantIntValue(slice.getMixedSizes()[n]);
-    if (!offset)
-      return false;
-    if (n == int64_t(term.softmax.getDim())) {
-      if (!size)
-        return false;
-      term.offset = *offset;
-      term.size = *size;
-    } else if (*offset != 0 || !(Extent::of(slice.getMixedSizes()[n]) == Extent::of(slice.getSource(), n))) {
-      return false;
-    }
-  }
+  std::optional<int64_t> offset = getConstantIntValue(slice.getMixedOffsets()[term.softmax.getDim()]);
+  std::optional<int64_t> size = getConstantIntValue(slice.getMixedSizes()[term.softmax.getDim()]);
+  if (!offset || !size)
+    return false;
+  term.offset = *offset;
+  term.size = *size;
   return true;
 }
 

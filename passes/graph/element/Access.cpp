@@ -357,6 +357,13 @@ std::optional<Access> AtomSpace::readInput(OpOperand &input, Access result) cons
 // Concatenations
 //===----------------------------------------------------------------------===//
 
+bool isWholeBeside(OffsetSizeAndStrideOpInterface slice, Value whole, int64_t dim) {
+  SmallVector<OpFoldResult> offsets = slice.getMixedOffsets(), sizes = slice.getMixedSizes();
+  return slice.hasUnitStride() && llvm::all_of(llvm::seq<int64_t>(offsets.size()), [&](int64_t n) {
+           return n == dim || (isConstantIntValue(offsets[n], 0) && Extent::of(sizes[n]) == Extent::of(whole, n));
+         });
+}
+
 SmallVector<ConcatPart> concatParts(Value value, int64_t dim) {
   SmallVector<ConcatPart> parts;
   auto type = cast<RankedTensorType>(value.getType());
@@ -364,12 +371,8 @@ SmallVector<ConcatPart> concatParts(Value value, int64_t dim) {
   for (; insert; insert = insert.getDest().getDefiningOp<tensor::InsertSliceOp>()) {
     RankedTensorType part = insert.getSourceType();
     if (part.getRank() != type.getRank() || part.isDynamicDim(dim) || insert.isDynamicOffset(dim) ||
-        !insert.hasUnitStride())
+        !isWholeBeside(insert, value, dim))
       return {};
-    for (int64_t n = 0; n != type.getRank(); ++n)
-      if (n != dim && (!isConstantIntValue(insert.getMixedOffsets()[n], 0) ||
-                       !(Extent::of(insert.getMixedSizes()[n]) == Extent::of(value, n))))
-        return {};
     parts.push_back({insert.getSource(), insert.getStaticOffset(dim), part.getDimSize(dim)});
   }
   llvm::sort(parts, [](const ConcatPart &a, const ConcatPart &b) { return a.offset < b.offset; });

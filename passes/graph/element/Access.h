@@ -3,6 +3,7 @@
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "llvm/ADT/SmallVector.h"
 #include <optional>
 
@@ -112,6 +113,9 @@ private:
   };
   llvm::SmallVector<Entry> entries;
 };
+
+/// Whether `slice`, in steps of 1, is all of `whole` along each dimension but `dim`.
+bool isWholeBeside(mlir::OffsetSizeAndStrideOpInterface slice, mlir::Value whole, int64_t dim);
 
 /// A part of a concatenation along one dimension: where in it the part begins, and its size.
 struct ConcatPart {
