@@ -217,9 +217,9 @@ LogicalResult ScoreMatcher::matchAdditive(linalg::LinalgOp product) {
     yieldSummand(*match.activation, product);
   if (isOwn && yieldsSquare(*match.activation))
     takeDistance(match);
-  for (const SmallVector<Operand> &terms : {match.queryTerms, match.keyTerms})
+  for (const SmallVector<Operand> *terms : {&match.queryTerms, &match.keyTerms})
     for (unsigned atom : match.widths)
-      if (llvm::none_of(terms, [&](const Operand &term) { return names(term.access, atom); }))
+      if (llvm::none_of(*terms, [&](const Operand &term) { return names(term.access, atom); }))
         return fail("a term of the score is the same over the width", product.getLoc());
   walkUpTerms();
   return success();

@@ -101,9 +101,16 @@ struct AttentionMatch {
   }
 };
 
-/// What a match follows through views: captures, operands and the result, the last two, these without given scores, or
-/// one or none of these. Where less is followed, more is copied. Last, none, and given scores are transposed where that
-/// brings batch dimensions side by side.
+/// What a match follows through views. Where less is followed, more is copied.
+///
+///                captures   key and query   value       given scores   result
+///     everything    x             x           x              x           x
+///     operands                    x           x              x           x
+///     values                      x       some views                     x
+///     result                                                 x           x
+///     captures      x                                        x
+///     nothing                                                x
+///     transposed                                 transposed, where that brings batch dimensions side by side
 enum class Follow { everything, operands, values, result, captures, nothing, transposed };
 
 /// What could be the score of a softmax.

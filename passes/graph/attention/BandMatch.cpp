@@ -429,6 +429,7 @@ bool BandReader::readFront() {
 } // namespace
 
 bool Band::namesKey(const CaseExpr &read) const {
+  // The coordinates from that of the key on are each a variable, the last of their factors.
   return llvm::any_of(read.place, [&](const Linear &along) {
     return llvm::any_of(ArrayRef(coordinates).drop_front(getKey()),
                         [&](const Linear &key) { return along.factor(key.factors.size() - 1) != 0; });

@@ -54,8 +54,9 @@ Value findWeights(Value value) {
     std::optional<OnePlace> place = readOnePlace(next);
     if (next.getDefiningOp<SoftmaxOp>() ||
         (place && isa_and_nonnull<SoftmaxOp>(findWeights(place->source).getDefiningOp()))) {
-      std::swap(found, next);
-      return static_cast<bool>(next);
+      bool isSecond = static_cast<bool>(found);
+      found = next;
+      return isSecond;
     }
     followTensors(next.getDefiningOp(), list);
     return false;
