@@ -47,8 +47,11 @@ public:
     os << op->getName() << op->getPropertiesAsAttribute();
     for (Value operand : op->getOperands())
       os << operand.getType() << ',';
-    for (Region &region : op->getRegions())
+    auto attention = dyn_cast<AttentionOp>(op);
+    for (Region &region : op->getRegions()) {
+      keepsConstants = attention && &region == &attention.getActivation(); // it takes no captures
       write(region);
+    }
   }
 
   std::string text;
@@ -71,8 +74,11 @@ private:
       return;
     os << op.getName() << op.getAttrDictionary();
     for (OpOperand &use : op.getOpOperands()) {
-      if (constantOf(use.get())) {
-        candidate.uses.push_back(&use);
+      if (TypedAttr constant = constantOf(use.get())) {
+        if (keepsConstants)
+          os << constant;
+        else
+          candidate.uses.push_back(&use);
         os << use.get().getType() << "c,";
       } else if (auto known = numbers.find(use.get()); known != numbers.end()) {
         os << known->second << ',';
@@ -94,6 +100,7 @@ private:
 
   llvm::raw_string_ostream os;
   llvm::DenseMap<Value, unsigned> numbers;
+  bool keepsConstants = false; ///< of the region at hand
 };
 
 /// The uses of the members of a group, as numbers of one of them, that have the same constant in each member; those

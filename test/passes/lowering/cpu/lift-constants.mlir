@@ -104,6 +104,85 @@ func.func @attentions(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x6x8xf32>) -> (tens
   return %0, %1 : tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>
 }
 
+// An activation takes no captures: what differs there stays, and what differs in the scores is lifted where the
+// activations agree.
+#a = affine_map<(b, h, i, j, d, e) -> (h, d)>
+// CHECK-LABEL: func.func @activations
+// CHECK: attn.attention kind additive
+// CHECK-NOT: captures
+// CHECK: arith.constant 1.000000e-01 : f32
+// CHECK: attn.attention kind additive
+// CHECK-NOT: captures
+// CHECK: arith.constant 2.000000e-01 : f32
+// CHECK: %[[C:.*]] = arith.constant dense<3.000000e+00> : tensor<f32>
+// CHECK: attn.attention kind additive {{.*}} captures(%[[C]] : tensor<f32>)
+// CHECK: ^bb0(%[[S:.*]]: f32, %[[THREE:.*]]: f32):
+// CHECK: arith.addf %{{.*}}, %[[THREE]]
+// CHECK: activation {
+// CHECK: arith.constant 3.000000e-01 : f32
+// CHECK: %[[D:.*]] = arith.constant dense<4.000000e+00> : tensor<f32>
+// CHECK: attn.attention kind additive {{.*}} captures(%[[D]] : tensor<f32>)
+// CHECK: activation {
+// CHECK: arith.constant 3.000000e-01 : f32
+func.func @activations(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x6x8xf32>, %l: tensor<4x8xf32>)
+    -> (tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>) {
+  %0 = attn.attention kind additive masked_rows nan maps [#q, #k, #v, #a, #o]
+      ins(%q, %k, %k, %l : tensor<2x4x5x8xf32>, tensor<2x4x6x8xf32>, tensor<2x4x6x8xf32>, tensor<4x8xf32>)
+      -> tensor<2x4x5x8xf32> score {
+    ^bb0(%s: f32):
+      %t = math.tanh %s : f32
+      attn.yield %t : f32
+  } activation {
+    ^bb0(%x: f32):
+      %c = arith.constant 0.1 : f32
+      %y = arith.mulf %x, %c : f32
+      %m = arith.maximumf %x, %y : f32
+      attn.yield %m : f32
+  }
+  %1 = attn.attention kind additive masked_rows nan maps [#q, #k, #v, #a, #o]
+      ins(%q, %k, %k, %l : tensor<2x4x5x8xf32>, tensor<2x4x6x8xf32>, tensor<2x4x6x8xf32>, tensor<4x8xf32>)
+      -> tensor<2x4x5x8xf32> score {
+    ^bb0(%s: f32):
+      %t = math.tanh %s : f32
+      attn.yield %t : f32
+  } activation {
+    ^bb0(%x: f32):
+      %c = arith.constant 0.2 : f32
+      %y = arith.mulf %x, %c : f32
+      %m = arith.maximumf %x, %y : f32
+      attn.yield %m : f32
+  }
+  %2 = attn.attention kind additive masked_rows nan maps [#q, #k, #v, #a, #o]
+      ins(%q, %k, %k, %l : tensor<2x4x5x8xf32>, tensor<2x4x6x8xf32>, tensor<2x4x6x8xf32>, tensor<4x8xf32>)
+      -> tensor<2x4x5x8xf32> score {
+    ^bb0(%s: f32):
+      %c = arith.constant 3.0 : f32
+      %t = arith.addf %s, %c : f32
+      attn.yield %t : f32
+  } activation {
+    ^bb0(%x: f32):
+      %c = arith.constant 0.3 : f32
+      %y = arith.mulf %x, %c : f32
+      %m = arith.maximumf %x, %y : f32
+      attn.yield %m : f32
+  }
+  %3 = attn.attention kind additive masked_rows nan maps [#q, #k, #v, #a, #o]
+      ins(%q, %k, %k, %l : tensor<2x4x5x8xf32>, tensor<2x4x6x8xf32>, tensor<2x4x6x8xf32>, tensor<4x8xf32>)
+      -> tensor<2x4x5x8xf32> score {
+    ^bb0(%s: f32):
+      %c = arith.constant 4.0 : f32
+      %t = arith.addf %s, %c : f32
+      attn.yield %t : f32
+  } activation {
+    ^bb0(%x: f32):
+      %c = arith.constant 0.3 : f32
+      %y = arith.mulf %x, %c : f32
+      %m = arith.maximumf %x, %y : f32
+      attn.yield %m : f32
+  }
+  return %0, %1, %2, %3 : tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>
+}
+
 // Products times a constant: the kernels have it in the queries.
 // CHECK-LABEL: func.func @plain
 // CHECK-NOT: captures
