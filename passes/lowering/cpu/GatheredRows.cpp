@@ -33,9 +33,8 @@ bool isCopy(linalg::GenericOp copy) {
          copy.getBody()->getTerminator()->getOperand(0) == copy.getBody()->getArgument(0);
 }
 
-/// Whether windows have more elements than there are from one to the next.
-bool overlap(linalg::GenericOp copy, const LoopDims &rowLoops, ArrayRef<SmallVector<int64_t>> factors) {
-  SmallVector<int64_t> ranges = copy.getStaticLoopRanges();
+/// Whether windows, of loops of `ranges`, have more elements than there are from one to the next.
+bool overlap(ArrayRef<int64_t> ranges, const LoopDims &rowLoops, ArrayRef<SmallVector<int64_t>> factors) {
   int64_t elements = 1, steps = 1;
   for (const SmallVector<int64_t> &dim : factors) {
     if (llvm::none_of(rowLoops, [&](unsigned loop) { return dim[loop] != 0; }))
@@ -71,10 +70,13 @@ std::optional<GatheredRows> GatheredRows::find(const Contraction &match, int64_t
       llvm::append_range(*loops, groups[getPosition(match.activationMap, dim)]);
   SmallVector<int64_t> ranges = copy.getStaticLoopRanges();
   int64_t product = 1;
-  for (unsigned loop : rows.depthLoops)
-    product = ShapedType::isDynamic(ranges[loop]) ? ShapedType::kDynamic : product * ranges[loop];
+  for (unsigned loop : rows.depthLoops) {
+    if (ShapedType::isDynamic(ranges[loop]))
+      return std::nullopt;
+    product *= ranges[loop];
+  }
   std::optional<SmallVector<SmallVector<int64_t>>> factors = factorsOf(copy);
-  if (product != depth || !factors || !overlap(copy, rows.rowLoops, *factors))
+  if (product != depth || !factors || !overlap(ranges, rows.rowLoops, *factors))
     return std::nullopt;
   return rows;
 }

@@ -15,7 +15,7 @@ struct GatheredRows {
   LoopDims rowLoops, depthLoops; ///< of the copy, in the order of the product's
 
   /// Of the activation of `match`, whose depth is `depth`; none where another op needs the copy or windows do not
-  /// overlap, so that a kernel had better read it.
+  /// overlap, so that a kernel had better read it, or where the run alone knows the depth.
   static std::optional<GatheredRows> find(const Contraction &match, int64_t depth);
 
   /// The places of all rows and of the whole depth, in i64, and the tensor in one dimension.

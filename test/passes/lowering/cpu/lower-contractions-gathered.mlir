@@ -126,3 +126,34 @@ module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu
     return %c, %c1, %rows1, %c2 : tensor<1x30x16xf32>, tensor<1x30x16xf32>, tensor<1x30x27xf32>, tensor<1x30x16xf32>
   }
 }
+
+// -----
+
+// The run alone knows how deep windows are.
+#window = affine_map<(n, y, u, v) -> (n, y + u, v)>
+#id = affine_map<(n, y, u, v) -> (n, y, u, v)>
+#a = affine_map<(n, p, o, k) -> (n, p, k)>
+#w = affine_map<(n, p, o, k) -> (k, o)>
+#y = affine_map<(n, p, o, k) -> (n, p, o)>
+module attributes {attn.target = #attn.target<triple = "x86_64-unknown-linux-gnu", cpu = "x86-64-v4",
+    features = "", isa = "avx512", l1 = 49152, l2 = 1048576>} {
+  // CHECK-LABEL: func.func @open
+  // CHECK-NOT:   gather
+  // CHECK:       attn.kernel @gemm_f32_m30_kx_n32
+  // CHECK-NOT:   gather
+  func.func @open(%x: tensor<1x40x3xf32>, %w: tensor<?x32xf32>, %n: index) -> tensor<1x30x32xf32> {
+    %zero = arith.constant 0.0 : f32
+    %p = linalg.transpose ins(%x : tensor<1x40x3xf32>) outs(%x : tensor<1x40x3xf32>) permutation = [0, 1, 2]
+    %e = tensor.empty(%n) : tensor<1x30x?x3xf32>
+    %copy = linalg.generic {indexing_maps = [#window, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+        ins(%p : tensor<1x40x3xf32>) outs(%e : tensor<1x30x?x3xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      linalg.yield %in : f32
+    } -> tensor<1x30x?x3xf32>
+    %rows = tensor.collapse_shape %copy [[0], [1], [2, 3]] : tensor<1x30x?x3xf32> into tensor<1x30x?xf32>
+    %f = tensor.empty() : tensor<1x30x32xf32>
+    %z = linalg.fill ins(%zero : f32) outs(%f : tensor<1x30x32xf32>) -> tensor<1x30x32xf32>
+    %c = linalg.contract indexing_maps = [#a, #w, #y] ins(%rows, %w : tensor<1x30x?xf32>, tensor<?x32xf32>) outs(%z : tensor<1x30x32xf32>) -> tensor<1x30x32xf32>
+    return %c : tensor<1x30x32xf32>
+  }
+}
