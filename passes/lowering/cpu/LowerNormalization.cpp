@@ -77,9 +77,10 @@ public:
     lowerTo(op, "layer_norm", spec, canBuildLayerNorm, buildLayerNorm, op->getOperands());
   }
   void lower(TopKOp op) {
+    if (std::string reason; !canBuildTopK(TopKSpec::get(op, target), &reason))
+      return missed(op, "top_k", reason);
     op = moveToLast(op);
-    TopKSpec spec = TopKSpec::get(op, target);
-    lowerTo(op, "top_k", spec, canBuildTopK, buildTopK, op.getInput());
+    lowerTo(op, "top_k", TopKSpec::get(op, target), canBuildTopK, buildTopK, op.getInput());
   }
   void lower(NarrowRowsOp op) {
     NarrowRowsSpec spec = NarrowRowsSpec::get(op, target);

@@ -55,6 +55,24 @@ func.func @missed(%x: tensor<3x1xf32>, %y: tensor<3x4xf64>, %s: tensor<4xf64>)
   %c = attn.layer_norm %y, %s axis 1 epsilon 1.0e-5 : tensor<3x4xf64>, tensor<4xf64>
   return %few, %a, %b, %c : tensor<3x1xf32>, tensor<3x4xf64>, tensor<3x4xf64>, tensor<3x4xf64>
 }
+
+// The kernel takes the last dimension; without a kernel nothing is transposed for it.
+// CHECK-LABEL: func.func @top
+// CHECK: linalg.transpose
+// CHECK: attn.kernel @top_5x2xi64_s_5x7xf32_v4
+// CHECK: linalg.transpose
+// CHECK: linalg.transpose
+// CHECK-NOT: linalg.transpose
+// CHECK: attn.top_k {{.*}} dim 0
+// CHECK-NOT: linalg.transpose
+// CHECK: return
+// REMARK: remark: [Missed] top_k {{.*}}Reason="its element type has no kernel"
+func.func @top(%x: tensor<7x5xf32>, %y: tensor<7x5xi1>) -> (tensor<2x5xi64>, tensor<2x5xi64>) {
+  %two = arith.constant 2 : index
+  %a, %b = attn.top_k %x, %two dim 0 : tensor<7x5xf32> -> tensor<2x5xf32>, tensor<2x5xi64>
+  %c, %d = attn.top_k %y, %two dim 0 : tensor<7x5xi1> -> tensor<2x5xi1>, tensor<2x5xi64>
+  return %b, %d : tensor<2x5xi64>, tensor<2x5xi64>
+}
 // CHECK-DAG: func.func @softmax_f32_nx12xn_v4
 // CHECK-DAG: func.func @log_softmax_f32_nx12xn_v4
 // CHECK-DAG: func.func @layer_norm_f32_nx4x8_a2
