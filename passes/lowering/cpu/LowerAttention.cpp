@@ -103,9 +103,10 @@ AttentionOp roundOperands(AttentionOp op, RoundedValues &rounded, RewriterBase &
 /// widens it in registers.
 SmallVector<Value> getStoredOperands(AttentionOp op, RewriterBase &rewriter) {
   SmallVector<Value> operands = getOperandsInBytes(op, /*readsFloat8=*/false);
-  for (Value input : {op.getQuery(), op.getKey(), op.getValue(), op.getAlignment()})
-    if (Value half = input ? getUnwidened(rewriter, input) : Value())
-      *llvm::find(operands, input) = half;
+  size_t numInputs = operands.size() - op.getCaptures().size() - op.getMaskOperands().size();
+  for (Value &operand : MutableArrayRef(operands).take_front(numInputs))
+    if (Value half = getUnwidened(rewriter, operand))
+      operand = half;
   return operands;
 }
 
