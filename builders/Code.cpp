@@ -10,16 +10,6 @@ namespace attn {
 
 Index Code::index(int64_t value) { return asIndex(arith::ConstantIndexOp::create(b, loc, value)); }
 
-template <typename C> Num Code::constant(Type type, C value) {
-  TypedAttr attr =
-      isa<FloatType>(type)
-          ? TypedAttr(FloatAttr::get(type, static_cast<double>(value)))
-          : IntegerAttr::get(type, APInt(type.getIntOrFloatBitWidth(), static_cast<uint64_t>(value), true, true));
-  return asNum(arith::ConstantOp::create(b, loc, attr));
-}
-template Num Code::constant(Type, double);
-template Num Code::constant(Type, int64_t);
-
 Mask Code::truth(bool value) { return asMask(arith::ConstantOp::create(b, loc, b.getBoolAttr(value))); }
 
 Vec Code::consecutive(int64_t first, int64_t lanes) {

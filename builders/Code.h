@@ -29,12 +29,12 @@ public:
 
   //===--- constants ------------------------------------------------------===//
   Index index(int64_t value);
-  Num number(mlir::Type type, double value) { return constant(type, value); }
-  Num number(mlir::Type type, int64_t value) { return constant(type, value); }
-  Num f32(double value) { return constant(b.getF32Type(), value); }
-  Num f64(double value) { return constant(b.getF64Type(), value); }
-  Num i32(int64_t value) { return constant(b.getI32Type(), value); }
-  Num i64(int64_t value) { return constant(b.getI64Type(), value); }
+  Num number(mlir::Type type, double value) { return asNum(emit::constant(b, loc, type, value)); }
+  Num number(mlir::Type type, int64_t value) { return asNum(emit::constant(b, loc, type, value)); }
+  Num f32(double value) { return number(b.getF32Type(), value); }
+  Num f64(double value) { return number(b.getF64Type(), value); }
+  Num i32(int64_t value) { return number(b.getI32Type(), value); }
+  Num i64(int64_t value) { return number(b.getI64Type(), value); }
   Mask truth(bool value);
   Vec splat(const Num &x, int64_t lanes) { return attn::splat(x, lanes); }
   /// `first`, `first` + 1... as i32, in so many lanes.
@@ -94,7 +94,6 @@ public:
 
 private:
   using Values = llvm::SmallVector<mlir::Value>;
-  template <typename C> Num constant(mlir::Type type, C value);
   mlir::ValueRange emitLoop(Place lower, Place upper, Place step, Values init,
                             llvm::function_ref<Values(Index, mlir::ValueRange)> body);
   mlir::ValueRange emitWhile(Values init, llvm::function_ref<Mask(mlir::ValueRange)> condition,

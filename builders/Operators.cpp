@@ -19,25 +19,29 @@ static Type shaped(const Term &like, Type element) {
   return vector ? Type(vector.clone(element)) : element;
 }
 
-static Value constantOf(const Term &like, TypedAttr element) {
-  auto vector = dyn_cast<VectorType>(like.type());
+static Value constantOf(OpBuilder &b, Location loc, Type type, TypedAttr element) {
+  auto vector = dyn_cast<VectorType>(type);
   TypedAttr value = vector ? cast<TypedAttr>(Attribute(SplatElementsAttr::get(vector, Attribute(element)))) : element;
-  return arith::ConstantOp::create(like.builder(), like.location(), value);
+  return arith::ConstantOp::create(b, loc, value);
 }
 
-Value emit::constant(const Term &like, int64_t c) {
-  Type type = like.element();
-  if (isa<FloatType>(type))
-    return constant(like, static_cast<double>(c));
-  unsigned bits = isa<IndexType>(type) ? IndexType::kInternalStorageBitWidth : type.getIntOrFloatBitWidth();
-  return constantOf(like, IntegerAttr::get(type, APInt(64, static_cast<uint64_t>(c), true).sextOrTrunc(bits)));
+Value emit::constant(OpBuilder &b, Location loc, Type type, int64_t c) {
+  Type element = getElementTypeOrSelf(type);
+  if (isa<FloatType>(element))
+    return constant(b, loc, type, static_cast<double>(c));
+  unsigned bits = isa<IndexType>(element) ? IndexType::kInternalStorageBitWidth : element.getIntOrFloatBitWidth();
+  APInt value = APInt(64, static_cast<uint64_t>(c), true).sextOrTrunc(bits);
+  return constantOf(b, loc, type, IntegerAttr::get(element, value));
 }
 
-Value emit::constant(const Term &like, double c) {
-  if (!like.isFloating())
-    return constant(like, static_cast<int64_t>(c));
-  return constantOf(like, FloatAttr::get(like.element(), c));
+Value emit::constant(OpBuilder &b, Location loc, Type type, double c) {
+  Type element = getElementTypeOrSelf(type);
+  if (!isa<FloatType>(element))
+    return constant(b, loc, type, static_cast<int64_t>(c));
+  return constantOf(b, loc, type, FloatAttr::get(element, c));
 }
+
+static Value zeroLike(const Term &x) { return emit::constant(x.builder(), x.location(), x.type(), int64_t(0)); }
 
 //===----------------------------------------------------------------------===//
 // Operators
@@ -68,7 +72,7 @@ Value emit::shiftRightSigned(const Term &x, const Term &y) { return make<arith::
 Value emit::negate(const Term &x) {
   if (x.isFloating())
     return make<arith::NegFOp>(x, x.value());
-  return make<arith::SubIOp>(x, constant(x, int64_t(0)), x.value());
+  return make<arith::SubIOp>(x, zeroLike(x), x.value());
 }
 
 Value emit::compare(Relation relation, const Term &x, const Term &y, bool isUnsigned) {
@@ -191,6 +195,6 @@ Num orOfLanes(const Vec &x) { return Num(x.builder(), x.location(), reduce(x, ve
 Num andOfLanes(const Vec &x) { return Num(x.builder(), x.location(), reduce(x, vector::CombiningKind::AND)); }
 Mask any(const Mask &x) { return x.with(reduce(x, vector::CombiningKind::OR)); }
 
-Mask unlikely(const Mask &x) { return x.with(make<LLVM::ExpectOp>(x, x.value(), emit::constant(x, int64_t(0)))); }
+Mask unlikely(const Mask &x) { return x.with(make<LLVM::ExpectOp>(x, x.value(), zeroLike(x))); }
 
 } // namespace attn

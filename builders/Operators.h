@@ -15,8 +15,9 @@ namespace attn {
 /// What the operators emit.
 namespace emit {
 enum class Relation { less, lessEqual, greater, greaterEqual, equal, unequal };
-mlir::Value constant(const Term &like, int64_t);
-mlir::Value constant(const Term &like, double);
+/// In every lane of a vector.
+mlir::Value constant(mlir::OpBuilder &, mlir::Location, mlir::Type, int64_t);
+mlir::Value constant(mlir::OpBuilder &, mlir::Location, mlir::Type, double);
 mlir::Value add(const Term &, const Term &);
 mlir::Value subtract(const Term &, const Term &);
 mlir::Value multiply(const Term &, const Term &);
@@ -40,10 +41,8 @@ mlir::Value splat(const Term &scalar, int64_t lanes);
 
 /// `c` in the type of `like`, in every lane of a vector.
 template <typename T, typename C, IfTerm<T> = 0, IfConstant<C> = 0> T constantLike(const T &like, C c) {
-  if constexpr (std::is_floating_point_v<C>)
-    return like.with(emit::constant(like, static_cast<double>(c)));
-  else
-    return like.with(emit::constant(like, static_cast<int64_t>(c)));
+  using Wide = std::conditional_t<std::is_floating_point_v<C>, double, int64_t>;
+  return like.with(emit::constant(like.builder(), like.location(), like.type(), static_cast<Wide>(c)));
 }
 
 /// `x` in each of `lanes` lanes.

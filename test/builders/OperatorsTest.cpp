@@ -105,6 +105,9 @@ TEST_F(OperatorsTest, FoldIntegers) {
   EXPECT_EQ(whole(convertUnsigned(k.number(b.getI8Type(), int64_t(-1)), b.getI32Type())), 255);
   EXPECT_EQ(real(convert(x, b.getF64Type())), -7);
   EXPECT_EQ(whole(convert(k.f32(-2.9), b.getI32Type())), -2);
+  EXPECT_EQ(whole(k.number(b.getI32Type(), -2.9)), -2);
+  EXPECT_EQ(whole(k.number(b.getI8Type(), -128.0)), -128);
+  EXPECT_EQ(whole(k.number(b.getI8Type(), int64_t(255))), -1);
   EXPECT_EQ(whole(bitcast(k.f32(1), b.getI32Type())), 0x3f800000);
 }
 
