@@ -143,8 +143,14 @@ Value emit::convert(const Term &x, Type to, bool isUnsigned) {
   if (isa<IndexType>(from) || isa<IndexType>(to))
     return isUnsigned ? make<arith::IndexCastUIOp>(x, type, x.value()) : make<arith::IndexCastOp>(x, type, x.value());
   bool widens = to.getIntOrFloatBitWidth() > from.getIntOrFloatBitWidth();
-  if (isa<FloatType>(from) && isa<FloatType>(to))
-    return widens ? make<arith::ExtFOp>(x, type, x.value()) : make<arith::TruncFOp>(x, type, x.value());
+  if (isa<FloatType>(from) && isa<FloatType>(to)) {
+    if (widens)
+      return make<arith::ExtFOp>(x, type, x.value());
+    Value wide = x.value();
+    if (to.getIntOrFloatBitWidth() == from.getIntOrFloatBitWidth()) // bf16 and f16
+      wide = make<arith::ExtFOp>(x, shaped(x, x.builder().getF32Type()), wide);
+    return make<arith::TruncFOp>(x, type, wide);
+  }
   if (isa<FloatType>(from))
     return isUnsigned ? make<arith::FPToUIOp>(x, type, x.value()) : make<arith::FPToSIOp>(x, type, x.value());
   if (isa<FloatType>(to))

@@ -166,6 +166,11 @@ TEST_F(OperatorsTest, EmitWhatTheTypeAsksFor) {
   EXPECT_EQ(opOf(convert(v, b.getI32Type())), "arith.extsi");
   EXPECT_EQ(opOf(convertUnsigned(v, b.getI32Type())), "arith.extui");
   EXPECT_EQ(opOf(convert(w, b.getBF16Type())), "arith.truncf");
+  Value half = convert(convert(w, b.getBF16Type()), b.getF16Type()); // of one width: through f32
+  EXPECT_EQ(half.getType(), VectorType::get({16}, b.getF16Type()));
+  EXPECT_EQ(opOf(half), "arith.truncf");
+  EXPECT_EQ(opOf(half.getDefiningOp()->getOperand(0)), "arith.extf");
+  EXPECT_EQ(real(convert(k.number(b.getBF16Type(), 1.5), b.getF16Type())), 1.5);
   EXPECT_EQ(bitcast(v, b.getI32Type()).type(), VectorType::get({16}, b.getI32Type()));
   EXPECT_EQ(opOf(fma(w, w, w)), "vector.fma");
   EXPECT_EQ(opOf(fma(x, x, x)), "math.fma");
