@@ -4,6 +4,7 @@
 #include "builders/Buffer.h"
 #include "builders/Carried.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include <limits>
 
 namespace attn {
 
@@ -28,6 +29,7 @@ public:
   mlir::Location loc;
 
   //===--- constants ------------------------------------------------------===//
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
   Index index(int64_t value);
   Num number(mlir::Type type, double value) { return asNum(emit::constant(b, loc, type, value)); }
   Num number(mlir::Type type, int64_t value) { return asNum(emit::constant(b, loc, type, value)); }

@@ -50,7 +50,6 @@ public:
 
 private:
   static constexpr float kLog2E = AttentionCode::kLog2E;
-  static constexpr double kInfinity = AttentionCode::kInfinity;
   /// What a sweep over the keys does with a tile of scores.
   enum class Sweep {
     Online,  ///< weights relative to a running maximum, times values

@@ -144,7 +144,7 @@ BlockEmitter::State BlockEmitter::rescale(Sweep sweep, const Index &row, Vecs &s
     // A row without a key takes the top, even a lower one, unless it is -inf.
     auto risen = [&](const Vec &before) {
       Vec top = select(isEmpty, tops[v], greaterOf(tops[v], before));
-      return select(top > -kInfinity, top, zero);
+      return select(top > -k.kInfinity, top, zero);
     };
     if (pureScale) {
       Vec up = risen(zero);

@@ -8,7 +8,6 @@
 #include "passes/kernels/shared/AttentionOperands.h"
 #include "passes/kernels/shared/Exponential.h"
 #include "passes/kernels/spec/Regions.h"
-#include <limits>
 
 namespace attn {
 
@@ -22,7 +21,6 @@ public:
       : Code(code), spec(spec), buffers(buffers), lanes(spec.lanes) {}
 
   static constexpr float kLog2E = 1.44269504f;
-  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
   const AttentionSpec &spec;
   const mlir::ValueRange buffers; ///< the kernel's arguments

@@ -45,7 +45,7 @@ Vec RowEmitter::rescaling(const Vec &before, const Vec &after) {
 }
 
 /// What is subtracted from the scores: 0 while no key counts, or only a NaN.
-Vec RowEmitter::orZero(const Vec &maximum) { return select(maximum > -kInfinity, maximum, k.splat(0)); }
+Vec RowEmitter::orZero(const Vec &maximum) { return select(maximum > -k.kInfinity, maximum, k.splat(0)); }
 
 void RowEmitter::prefetch(const OperandView &view, const Index &offset) {
   memref::PrefetchOp::create(k.b, k.loc, view.flat, offset.value(), /*isWrite=*/false, /*localityHint=*/3,
@@ -54,7 +54,7 @@ void RowEmitter::prefetch(const OperandView &view, const Index &offset) {
 
 void RowEmitter::begin() {
   for (int64_t n = 0; n < chunks(valueWidth) + 2; ++n)
-    place.records.setVector(k.splat(n == chunks(valueWidth) ? -kInfinity : 0), sumsAt(n));
+    place.records.setVector(k.splat(n == chunks(valueWidth) ? -k.kInfinity : 0), sumsAt(n));
   if (!spec.formula().hasKey)
     return;
   Vecs staged = loadRow(query, query.along(query.base, Dim::I, row));

@@ -30,7 +30,6 @@ private:
   using Vecs = llvm::SmallVector<Vec>;
   using Indices = llvm::SmallVector<Index>;
   static constexpr float kLog2E = AttentionCode::kLog2E;
-  static constexpr double kInfinity = AttentionCode::kInfinity;
   /// Keys and values are prefetched by this many rows.
   static constexpr int64_t kAhead = 32;
   /// Wider keys are taken a register at a time in a loop, with the query in memory.

@@ -34,7 +34,7 @@ Vec RowEmitter::maximumOf(const Index &first, const Index &count) {
   };
   Index whole = floorTo(count, lanes);
   Vec top =
-      k.loop(0, whole, lanes, k.splat(-kInfinity), [&](Index n, Vec top) { return step(n, top, /*isEdge=*/false); });
+      k.loop(0, whole, lanes, k.splat(-k.kInfinity), [&](Index n, Vec top) { return step(n, top, /*isEdge=*/false); });
   std::optional<int64_t> keys = getConstantIntValue(numKeys.value());
   if (!mask.isFull() || !lists.isFull() || !keys || *keys % lanes)
     top = k.choose(whole < count, [&] { return step(whole, top, /*isEdge=*/true); }, [&] { return top; });
@@ -138,8 +138,8 @@ Vec RowEmitter::scoreTile(const Index &first, bool isEdge) {
   if (!pureScale)
     scores = applyRegion(*spec.score, spec.scoreValue, scores, first, isEdge);
   if (Mask isVisible = visibleKeys(first, isEdge); isVisible.value())
-    scores = select(isVisible, scores, k.splat(-kInfinity));
-  return isEdge ? select(firstLanes(end - first, lanes), scores, k.splat(-kInfinity)) : scores;
+    scores = select(isVisible, scores, k.splat(-k.kInfinity));
+  return isEdge ? select(firstLanes(end - first, lanes), scores, k.splat(-k.kInfinity)) : scores;
 }
 
 /// Lane n of the result is the sum of the lanes of rows[n]. Two rows become one

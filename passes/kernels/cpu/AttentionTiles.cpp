@@ -292,7 +292,7 @@ void BlockEmitter::fillExtras(const State &state) {
       continue;
     OperandView to = view(extra.operand);
     k.loop(begin, end, 1, [&](Index row) {
-      Num hidden = extra.source == ExtraSource::masked_scores ? k.f32(-kInfinity) : scratch.tile(row - queries.first);
+      Num hidden = extra.source == ExtraSource::masked_scores ? k.f32(-k.kInfinity) : scratch.tile(row - queries.first);
       Index target = to.along(to.base, Dim::I, row);
       Vec all = convert(k.splat(hidden), to.elementType());
       auto fill = [&](const Index &from, const Index &upTo) {
@@ -315,7 +315,7 @@ void BlockEmitter::storeLogSums(const State &state) {
     for (int64_t v = 0; v < vectors; ++v) {
       Vec top = pureScale ? state.maximum[v] * (-1 / kLog2E) : state.maximum[v];
       Vec sum = top + log(state.sum[v]);
-      scratch.tile.setVector(select(isEmptyRow(state.sum[v]), k.splat(-kInfinity), sum), v * lanes);
+      scratch.tile.setVector(select(isEmptyRow(state.sum[v]), k.splat(-k.kInfinity), sum), v * lanes);
     }
     OperandView to = view(extra.operand);
     k.loop(begin, endOfRows(), 1, [&](Index row) {

@@ -66,8 +66,7 @@ void BlockGemmEmitter::roundBlock(const Index &row, const Index &number, const I
   // Where the greatest is infinite, there is no scale: then it is NaN, what the difference is, else 0.
   Num greatest = greatestOf(parts), scale = greatest / kMost + (greatest - greatest);
   // Of a block of zeros, or so small that the quotient is infinite, nothing is left.
-  Num factor = select((greatest > 0.0) & (kMost / greatest < std::numeric_limits<double>::infinity()), kMost / greatest,
-                      k.f32(0));
+  Num factor = select((greatest > 0.0) & (kMost / greatest < k.kInfinity), kMost / greatest, k.f32(0));
   Vec sum = k.splat(k.i32(0), spec.lanes);
   for (auto [n, part] : llvm::enumerate(parts)) {
     Vec rounded = roundEven(part * factor);

@@ -1,7 +1,5 @@
 #include "passes/kernels/cpu/HalfParts.h"
 
-#include <limits>
-
 using namespace mlir;
 
 namespace attn {
@@ -13,7 +11,7 @@ static Vec wordsOf(const Vec &x) { return bitcast(x, x.builder().getI32Type()); 
 SmallVector<Vec> splitIntoHalves(const Vec &x, int64_t count) {
   SmallVector<Vec> parts;
   Vec left = x, none = constantLike(x, 0.0);
-  Mask isInfinite = abs(x) == std::numeric_limits<double>::infinity();
+  Mask isInfinite = abs(x) == Code::kInfinity;
   for (int64_t n = 0; n < count; ++n) {
     parts.push_back(bitcast(wordsOf(left) & kUpperHalf, x.element()));
     left = select(isInfinite, none, left - parts.back());

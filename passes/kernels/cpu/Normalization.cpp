@@ -4,14 +4,12 @@
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "passes/kernels/shared/KernelFunction.h"
 #include "passes/kernels/spec/KernelAttrs.h"
-#include <limits>
 
 using namespace mlir;
 
 namespace attn {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Vectors a sweep handles at once, each with its own accumulator: the latency
 /// of an addition is 4 cycles, two start each cycle.
 constexpr int64_t kUnroll = 4;
@@ -125,9 +123,10 @@ FailureOr<func::FuncOp> buildRowSoftmax(OpBuilder &builder, Location loc, const 
     return emitError(loc, "cannot build a softmax kernel: ") << reason;
   auto emitRow = [&](Code &k, Row &row, ArrayRef<Buffer> buffers, Index) {
     Buffer input = buffers[0], output = buffers[1];
-    Vec top = row.reduce(-kInfinity, greaterOf, [&](Row::Piece piece) { return row.load(input, piece, -kInfinity); });
+    Vec top = row.reduce(-Code::kInfinity, greaterOf,
+                         [&](Row::Piece piece) { return row.load(input, piece, -Code::kInfinity); });
     Vec sum = row.reduce(0, plus, [&](Row::Piece piece) {
-      Vec weight = exp(row.load(input, piece, -kInfinity) - top);
+      Vec weight = exp(row.load(input, piece, -Code::kInfinity) - top);
       if (!spec.log)
         row.store(weight, output, piece);
       return row.masked(weight, piece); // where all is -inf, it is NaN beyond the row too
@@ -157,7 +156,7 @@ FailureOr<func::FuncOp> buildColumnSoftmax(OpBuilder &builder, Location loc, con
     Index column = n % perRow * spec.lanes, left = columns - column, first = n / perRow * (rows * columns) + column;
     auto at = [&](Index row) { return first + row * columns; };
     auto load = [&](const Buffer &x, Index row) { return x.first(left, spec.lanes, at(row)); };
-    Vec top = k.loop(0, rows, 1, k.splat(k.f32(-kInfinity), spec.lanes),
+    Vec top = k.loop(0, rows, 1, k.splat(k.f32(-Code::kInfinity), spec.lanes),
                      [&](Index row, Vec top) { return greaterOf(top, load(from, row)); });
     Vec sum = k.loop(0, rows, 1, k.splat(k.f32(0), spec.lanes), [&](Index row, Vec sum) {
       Vec weight = exp(load(from, row) - top);

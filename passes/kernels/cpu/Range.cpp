@@ -3,7 +3,6 @@
 #include "builders/Lanes.h"
 #include "passes/kernels/shared/KernelFunction.h"
 #include "passes/kernels/spec/Storage.h"
-#include <limits>
 
 using namespace mlir;
 
@@ -12,7 +11,6 @@ namespace {
 
 using Vecs = SmallVector<Vec, 4>;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Vectors of one extreme that are at work at once.
 constexpr int64_t kUnroll = 4;
 
@@ -24,8 +22,8 @@ std::pair<Vec, Vec> reduce(Code &k, const Buffer &flat, Index begin, Index end, 
   int64_t step = kUnroll * lanes;
   Index size = end - begin;
   Index wide = begin + floorTo(size, step), whole = begin + floorTo(size, lanes);
-  std::tuple<Vecs, Vecs> parts(Vecs(kUnroll, k.splat(k.f32(-kInfinity), lanes)),
-                               Vecs(kUnroll, k.splat(k.f32(kInfinity), lanes)));
+  std::tuple<Vecs, Vecs> parts(Vecs(kUnroll, k.splat(k.f32(-Code::kInfinity), lanes)),
+                               Vecs(kUnroll, k.splat(k.f32(Code::kInfinity), lanes)));
   parts = k.loop(begin, wide, step, parts, [&](Index first, Vecs most, Vecs least) {
     for (int64_t n = 0; n < kUnroll; ++n) {
       Vec x = flat.vector(lanes, first + n * lanes);
@@ -89,8 +87,8 @@ FailureOr<func::FuncOp> buildRange(OpBuilder &builder, Location loc, const Range
       all = combine(all, parts.vector(spec.lanes, row, n));
     result.set(extract(acrossLanes(all, combine), 0));
   };
-  finish(0, greatest, -kInfinity, greater);
-  finish(1, least, kInfinity, lesser);
+  finish(0, greatest, -Code::kInfinity, greater);
+  finish(1, least, Code::kInfinity, lesser);
   return f.function;
 }
 

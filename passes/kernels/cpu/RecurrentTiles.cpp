@@ -4,7 +4,6 @@
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include <limits>
 
 using namespace mlir;
 
@@ -56,7 +55,7 @@ private:
   Vec exp2Unlimited(const Vec &x) {
     if (e.lanes == 16)
       return exp2(k, x, /*hasScalef=*/true);
-    Vec infinity = constantLike(x, std::numeric_limits<double>::infinity());
+    Vec infinity = constantLike(x, Code::kInfinity);
     return select(x > constantLike(x, 126.0), infinity, exp2(k, x, /*hasScalef=*/false));
   }
   Index place(Index plane) { return e.places.state(plane, task.direction, row, unit); }

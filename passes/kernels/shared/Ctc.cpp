@@ -3,14 +3,11 @@
 #include "passes/kernels/shared/KernelFunction.h"
 #include "passes/kernels/shared/SearchRow.h"
 
-#include <limits>
-
 using namespace mlir;
 using namespace attn;
 
 namespace {
 constexpr int64_t kDynamic = ShapedType::kDynamic;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// What both searches have.
 class Ctc {
@@ -42,7 +39,7 @@ protected:
 
   Num score(Index time, Index label) { return spec.timeMajor ? scores(time, item, label) : scores(item, time, label); }
   Vec padded(Index time, Index label) {
-    Num nothing = k.f32(-kInfinity);
+    Num nothing = k.f32(-Code::kInfinity);
     return spec.timeMajor ? scores.padded(nothing, kRowLanes, time, item, label)
                           : scores.padded(nothing, kRowLanes, item, time, label);
   }
@@ -146,7 +143,7 @@ private:
   enum { kNode, kNextNode, kOrigin = 0, kAdded = 1, kPlaces };
   enum { kParent, kLast, kChild, kSibling, kLinks };
 
-  Num lowest() { return k.f64(-kInfinity); }
+  Num lowest() { return k.f64(-Code::kInfinity); }
   Num live(Index n, int64_t which) { return numbers(item, kLive, n, which); }
   Num nodeOf(Index n) { return places(item, kLive, n, kNode); }
   Num link(const Num &node, int64_t which) { return tree(item, toIndex(node), which); }
@@ -158,7 +155,7 @@ private:
   Num addLogs(const Num &x, const Num &y) {
     Num top = maximum(x, y), low = minimum(x, y);
     Num small = convert(log1p(exp(convert(low - top, f32))), f64);
-    return select(low > -kInfinity, top + small, top);
+    return select(low > -Code::kInfinity, top + small, top);
   }
 
   void begin() {
@@ -174,7 +171,7 @@ private:
   /// Candidates that prefix `n` gives: itself, and those with one more label.
   void extend(Index n) {
     Num sum = live(n, kSum);
-    k.when((sum > -kInfinity) & isGood, [&] {
+    k.when((sum > -Code::kInfinity) & isGood, [&] {
       prefix = n;
       total = sum;
       inBlank = live(n, kBlank);
@@ -193,7 +190,7 @@ private:
     Num here = part(toIndex(own));
     Num came = k.loop(0, width, 1, lowest(), [&](Index n, Num came) {
       Num other = nodeOf(n), sum = live(n, kSum);
-      Mask isParent = (other == parent) & (sum > -kInfinity);
+      Mask isParent = (other == parent) & (sum > -Code::kInfinity);
       Num base = select(link(other, kLast) == own, live(n, kBlank), sum);
       return select(isParent, base + here, came);
     });
@@ -236,7 +233,7 @@ private:
     auto isNew = [&] {
       return k.loop(0, width, 1, k.truth(true), [&](Index n, Mask isNew) {
         Num other = nodeOf(n);
-        Mask isDead = live(n, kSum) == -kInfinity;
+        Mask isDead = live(n, kSum) == -Code::kInfinity;
         return isNew & ((link(other, kParent) != node) | (link(other, kLast) != label) | isDead);
       });
     };
@@ -285,7 +282,7 @@ private:
     clearLabels(n);
     Num sum = live(n, kSum);
     totals.set(convert(sum, f32), item, n);
-    Num end = select(sum > -kInfinity, nodeOf(n), k.i64(0));
+    Num end = select(sum > -Code::kInfinity, nodeOf(n), k.i64(0));
     Index length = std::get<1>(k.repeat(
         std::tuple(end, k.index(0)), [](Num node, Index) { return node > 0; },
         [&](Num node, Index length) { return std::tuple(link(node, kParent), length + 1); }));

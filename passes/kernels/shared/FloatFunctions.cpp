@@ -2,13 +2,11 @@
 #include "builders/Code.h"
 #include "passes/kernels/shared/Polynomial.h"
 #include <cmath>
-#include <limits>
 
 using namespace mlir;
 
 namespace attn {
 
-static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 static constexpr double kHalfPi = M_PI / 2;
 static constexpr int64_t kMantissaBits = 23;
 
@@ -45,8 +43,8 @@ template <typename T> static T logarithm(const T &x) {
   T p = fma(odd, f, horner(square, {-0x1.0aep-3, -0x1.f198b2p-4, -0x1.55b36cp-3, -0x1.fffe02p-3}));
   p = fma(fma(fma(p, f, constantLike(x, 0x1.5554fap-2)), f, constantLike(x, -0.5)), square, f);
   T result = fma(n, constantLike(x, M_LN2), p);
-  T other = select(x == 0.0, constantLike(x, -kInfinity), constantLike(x, std::nan("")));
-  return select(x > 0.0, select(x == kInfinity, x, result), other);
+  T other = select(x == 0.0, constantLike(x, -Code::kInfinity), constantLike(x, std::nan("")));
+  return select(x > 0.0, select(x == Code::kInfinity, x, result), other);
 }
 
 /// Beyond 1/2 by asin x = pi / 2 - 2 asin sqrt((1 - x) / 2).

@@ -2,13 +2,11 @@
 
 #include "passes/kernels/shared/KernelFunction.h"
 #include "passes/kernels/shared/SearchRow.h"
-#include <limits>
 
 using namespace mlir;
 using namespace attn;
 
 static constexpr int64_t kDynamic = ShapedType::kDynamic;
-static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 //===----------------------------------------------------------------------===//
 // A row of scores
@@ -27,7 +25,7 @@ func::FuncOp attn::buildSearchRows(OpBuilder &b, StringRef symbol, const SearchK
   Buffer logSums = f.buffer({kDynamic}, f32);
   Index size = scores.dim(1);
   k.parallel(scores.dim(0), [&](Index row) {
-    Num nothing = k.f32(-kInfinity);
+    Num nothing = k.f32(-Code::kInfinity);
     auto elements = [&](Index n) { return scores.padded(nothing, kRowLanes, row, n); };
     logSums.set(logSumOfVectors(k, size, elements).value, row);
     k.loop(0, count, 1, [&](Index place) {
@@ -66,7 +64,7 @@ func::FuncOp attn::buildSearchSample(OpBuilder &b, StringRef symbol, const Searc
   SampledRow row = sampledRow(f, logSums);
   k.parallel(row.scores.dim(0), [&](Index n) {
     row.row = n;
-    Num nothing = k.f32(-kInfinity);
+    Num nothing = k.f32(-Code::kInfinity);
     LogSum sum = logSumOfVectors(k, row.size, [&](Index at) { return row.scores.padded(nothing, kRowLanes, n, at); });
     logSums.set(sum.value, n);
     Team alone(k);

@@ -2,14 +2,11 @@
 #include "passes/kernels/shared/KernelFunction.h"
 #include "passes/kernels/shared/SearchRow.h"
 
-#include <limits>
-
 using namespace mlir;
 using namespace attn;
 
 namespace {
 constexpr int64_t kDynamic = ShapedType::kDynamic;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class Adjust {
 public:
@@ -60,7 +57,7 @@ private:
     Team alone(k);
     if (!spec.hasVectors)
       return logSum(alone, size, [&](Index n) { return scores(row, n); }).value;
-    Num nothing = k.f32(-kInfinity);
+    Num nothing = k.f32(-Code::kInfinity);
     return logSumOfVectors(k, size, [&](Index n) { return scores.padded(nothing, kRowLanes, row, n); }).value;
   }
 
@@ -81,7 +78,7 @@ private:
     k.when((token >= 0) & (token < toNum(size, i64)), [&] { then(toIndex(token)); });
   }
   void ban(const Num &token) {
-    whereScored(token, [&](Index n) { adjusted.set(k.f32(-kInfinity), row, n); });
+    whereScored(token, [&](Index n) { adjusted.set(k.f32(-Code::kInfinity), row, n); });
   }
 
   void banAll(const Buffer &tokens, Index count) {
@@ -117,7 +114,7 @@ private:
   /// One token alone, of probability 1.
   void force() {
     whereScored(forced, [&](Index n) {
-      k.loop(0, size, 1, [&](Index other) { adjusted.set(k.f32(-kInfinity), row, other); });
+      k.loop(0, size, 1, [&](Index other) { adjusted.set(k.f32(-Code::kInfinity), row, other); });
       adjusted.set(sum, row, n);
     });
   }

@@ -3,14 +3,11 @@
 #include "passes/kernels/shared/KernelFunction.h"
 #include "passes/kernels/shared/SearchRow.h"
 
-#include <limits>
-
 using namespace mlir;
 using namespace attn;
 
 namespace {
 constexpr int64_t kDynamic = ShapedType::kDynamic;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 using arith::AtomicRMWKind;
 
 /// What is known of a complete hypothesis.
@@ -91,7 +88,7 @@ public:
       Mask goes = isOpen(row);
       Num token = ids(row, 0), logSum = logSums(row), old = live(row, 0);
       checkNumbers(row, goes, logSum);
-      flagItem(row, goes & (values(row, 0) == -kInfinity), kNoToken);
+      flagItem(row, goes & (values(row, 0) == -Code::kInfinity), kNoToken);
       Num score = select(goes, old + (values(row, 0) - logSum), old);
       nextLive.set(score, row, 0);
       nextBest.set(score, row, 0);
@@ -147,12 +144,12 @@ private:
       held.set(k.truth(false), n);
       nextBest.set(best(item, n), item, n);
       k.loop(0, kInfos, 1, [&](Index j) { nextInfo.set(info(item, n, j), item, n, j); });
-      nextLive.set(k.f32(-kInfinity), item, n);
+      nextLive.set(k.f32(-Code::kInfinity), item, n);
       Index row = base + n;
       order.set(toIndex(kin(row, width)), n);
       parents.set(toNum(row, i64), row);
       tokens.set(k.i64(spec.idle()), row);
-      checkNumbers(item, (live(item, n) != -kInfinity) & goes, logSums(row));
+      checkNumbers(item, (live(item, n) != -Code::kInfinity) & goes, logSums(row));
       return complete + toNum(info(item, n, kLength) != 0, i64);
     });
   }
@@ -174,7 +171,7 @@ private:
 
   /// The best of the rows' next candidates, and the row; `width` if there is none.
   std::tuple<Num, Index> bestHead() {
-    Num nothing = k.f32(-kInfinity);
+    Num nothing = k.f32(-Code::kInfinity);
     return k.loop(0, width, 1, std::tuple(nothing, k.index(width)), [&](Index n, Num most, Index which) {
       Index slot = at(order, n), head = at(heads, slot);
       auto score = [&] {
@@ -274,7 +271,7 @@ private:
   Mask promises() {
     Num front = nextLive(item, at(order, 0));
     int64_t last = width - 1;
-    Mask promising = spec.shrink ? front > -kInfinity : front / penalty > nextBest(item, last);
+    Mask promising = spec.shrink ? front > -Code::kInfinity : front / penalty > nextBest(item, last);
     return spec.earlyStop ? promising & (nextInfo(item, last, kLength) == 0) : promising;
   }
 

@@ -7,18 +7,16 @@
 using namespace mlir;
 using namespace attn;
 
-static constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 LogSum attn::logSum(Team &team, const Index &size, llvm::function_ref<Num(Index)> element) {
   Code &k = team.k;
-  Num greatest =
-      team.greatest(team.sweep(size, k.f32(-kInfinity), [&](Index n, Num most) { return maximum(most, element(n)); }));
+  Num greatest = team.greatest(
+      team.sweep(size, k.f32(-Code::kInfinity), [&](Index n, Num most) { return maximum(most, element(n)); }));
   Num sum = team.sum(team.sweep(size, k.f32(0), [&](Index n, Num sum) { return sum + exp(element(n) - greatest); }));
   return {greatest, greatest + log(sum)};
 }
 
 LogSum attn::logSumOfVectors(Code &k, const Index &size, llvm::function_ref<Vec(Index)> elements) {
-  Num greatest = maximumOfLanes(k.loop(0, size, kRowLanes, k.splat(k.f32(-kInfinity), kRowLanes),
+  Num greatest = maximumOfLanes(k.loop(0, size, kRowLanes, k.splat(k.f32(-Code::kInfinity), kRowLanes),
                                        [&](Index n, Vec most) { return maximum(most, elements(n)); }));
   Vec none = k.splat(k.f32(0), kRowLanes);
   Num sum = sumOfLanes(k.loop(0, size, kRowLanes, none, [&](Index n, Vec sum) {
@@ -65,7 +63,7 @@ public:
     Index pick = pickFrom(leastWeight(), uniform());
     team.once([&] {
       // Where all are banned no weight is above 0.
-      row.values.set(select(weight(pick) > 0.0, row.scores(row.row, pick), k.f32(-kInfinity)), row.row, 0);
+      row.values.set(select(weight(pick) > 0.0, row.scores(row.row, pick), k.f32(-Code::kInfinity)), row.row, 0);
       row.tokens.set(toNum(pick, i64), row.row, 0);
     });
   }
@@ -76,7 +74,7 @@ private:
   /// Without what is banned: the weights of the others might all be 0 beside it.
   Num greatestAllowed(const Num &greatest) {
     auto allowed = [&] {
-      Num nothing = k.f32(-kInfinity);
+      Num nothing = k.f32(-Code::kInfinity);
       return team.greatest(team.sweep(row.size, nothing, [&](Index n, Num most) {
         return maximum(most, select(isBanned(n), nothing, row.scores(row.row, n)));
       }));
