@@ -68,6 +68,11 @@ class Mask : public Kind<Mask> {
   using Kind::Kind;
 };
 
+using Indices = llvm::SmallVector<Index>;
+using Nums = llvm::SmallVector<Num>;
+using Vecs = llvm::SmallVector<Vec>;
+using Masks = llvm::SmallVector<Mask>;
+
 inline Mask Term::truth(mlir::Value i1) const { return Mask(builder(), location(), i1); }
 
 template <typename T> inline constexpr bool isTerm = std::is_base_of_v<Term, T>;

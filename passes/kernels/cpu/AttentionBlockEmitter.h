@@ -12,17 +12,16 @@ namespace attn {
 /// the running maximum or, with a pure scale, its negative in units of log 2.
 /// `sum` and `partial` (this key block's share) add up to the row sum.
 struct BlockState {
-  using Vecs = llvm::SmallVector<Vec>;
   Vecs maximum, sum, partial;
 };
 
 template <> struct Carried<BlockState> {
   static void flatten(const BlockState &x, llvm::SmallVectorImpl<mlir::Value> &out) {
-    for (const BlockState::Vecs *each : {&x.maximum, &x.sum, &x.partial})
-      Carried<BlockState::Vecs>::flatten(*each, out);
+    for (const Vecs *each : {&x.maximum, &x.sum, &x.partial})
+      Carried<Vecs>::flatten(*each, out);
   }
   static BlockState rebuild(const BlockState &like, mlir::ValueRange &values) {
-    using Part = Carried<BlockState::Vecs>;
+    using Part = Carried<Vecs>;
     return {Part::rebuild(like.maximum, values), Part::rebuild(like.sum, values), Part::rebuild(like.partial, values)};
   }
 };
@@ -33,9 +32,6 @@ template <> struct Carried<BlockState> {
 /// has loaded the queries, and stores the result.
 class BlockEmitter {
 public:
-  using Vecs = llvm::SmallVector<Vec>;
-  using Masks = llvm::SmallVector<Mask>;
-  using Indices = llvm::SmallVector<Index>;
   /// Rows of a register that may be computed again, with hidden keys.
   struct Again {
     Mask isAgain;   ///< whether they are; null: always

@@ -16,7 +16,7 @@ Mask BlockEmitter::isEmptyRow(const Vec &sum) {
   return spec.normalizer == Normalizer::softmax ? sum < 0.5 : sum == 0;
 }
 
-BlockEmitter::Masks BlockEmitter::emptyRows(const State &state) {
+Masks BlockEmitter::emptyRows(const State &state) {
   return llvm::map_to_vector(state.sum, [&](const Vec &sum) { return isEmptyRow(sum); });
 }
 
@@ -25,7 +25,7 @@ Vec BlockEmitter::roundToSoftmaxType(const Vec &x) {
 }
 
 /// 1 / row sum, and what the policy says for rows without a visible key.
-BlockEmitter::Vecs BlockEmitter::normalisers(const State &state) {
+Vecs BlockEmitter::normalisers(const State &state) {
   if (spec.normalizer == Normalizer::none)
     return {};
   Vecs factors;

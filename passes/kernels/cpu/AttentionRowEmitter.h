@@ -27,8 +27,6 @@ public:
   Index lower, upper; ///< keys outside are not seen
 
 private:
-  using Vecs = llvm::SmallVector<Vec>;
-  using Indices = llvm::SmallVector<Index>;
   static constexpr float kLog2E = AttentionCode::kLog2E;
   /// Keys and values are prefetched by this many rows.
   static constexpr int64_t kAhead = 32;

@@ -10,7 +10,7 @@ namespace attn {
 using Dim = AttentionOp::Dim;
 
 /// The key width of a query or of the alignment, as f32; 0 in lanes beyond it.
-RowEmitter::Vecs RowEmitter::loadRow(const OperandView &view, const Index &base) {
+Vecs RowEmitter::loadRow(const OperandView &view, const Index &base) {
   Vecs loaded;
   for (int64_t n = 0; n < chunks(keyWidth); ++n) {
     if (view.isContiguous(Dim::D)) {

@@ -100,7 +100,6 @@ public:
   void emitMerge(const Index &position);
 
 private:
-  using Indices = SmallVector<Index>;
   /// `body` for each of the task's rows, with the indices that it carries along.
   Indices fold(const Indices &init, llvm::function_ref<Indices(RowEmitter &, const Indices &)> body);
   void forRows(llvm::function_ref<void(RowEmitter &)> body) {
@@ -138,7 +137,7 @@ AttentionRowPlace RowTask::placeOf(const Index &head, const Index &row, const In
   return place;
 }
 
-RowTask::Indices RowTask::fold(const Indices &init, llvm::function_ref<Indices(RowEmitter &, const Indices &)> body) {
+Indices RowTask::fold(const Indices &init, llvm::function_ref<Indices(RowEmitter &, const Indices &)> body) {
   auto one = [&](const Index &h, const Index &r, const Indices &carried) {
     Index head = firstHead + h, row = firstRow + r;
     RowEmitter emitter(k, scratch, placeOf(head, row, h * plan.rows + r));

@@ -19,7 +19,7 @@ static float rangeOf(int64_t columns) { return 42.0f / columns; }
 /// units of log 2 and less the maximum with a pure scale, after the region
 /// otherwise. Hidden keys and those beyond the last one score -inf (0 without
 /// softmax). `row` is their place in the block of keys.
-BlockEmitter::Vecs BlockEmitter::scoreTile(const Index &first, const Index &row, bool isEdge, const State &state) {
+Vecs BlockEmitter::scoreTile(const Index &first, const Index &row, bool isEdge, const State &state) {
   ScoreFormula formula = spec.formula();
   Vecs scores = formula.isProduct ? dotTile(first, isEdge, state)
                 : formula.hasKey  ? sumTile(first, isEdge)
@@ -45,7 +45,7 @@ static double hiddenScore(const AttentionSpec &spec) {
 }
 
 /// Hides the keys of a tile that are none.
-BlockEmitter::Vecs BlockEmitter::hideBeyondKeys(const Index &first, const Vecs &scores) {
+Vecs BlockEmitter::hideBeyondKeys(const Index &first, const Vecs &scores) {
   Vec hidden = k.splat(hiddenScore(spec));
   Vecs shown = scores;
   for (int64_t r = 1; r < spec.keyTile; ++r) {
@@ -59,8 +59,7 @@ BlockEmitter::Vecs BlockEmitter::hideBeyondKeys(const Index &first, const Vecs &
 /// scoreTile whose scores the first sweep leaves in scratch.scores, where there are not too many keys, and the sweep
 /// for weights takes from there: a product, what the region and the mask make of it, and a result of scores are made
 /// once.
-BlockEmitter::Vecs BlockEmitter::storedTile(Sweep sweep, const Index &first, const Index &row, bool isEdge,
-                                            const State &state) {
+Vecs BlockEmitter::storedTile(Sweep sweep, const Index &first, const Index &row, bool isEdge, const State &state) {
   std::optional<int64_t> keys = getConstantIntValue(numKeys.value());
   Mask fits; // null: they do
   if (!keys || *keys > spec.storedKeys)
@@ -98,7 +97,7 @@ void BlockEmitter::keepScores(ExtraSource stage, const Index &first, bool isEdge
 //===----------------------------------------------------------------------===//
 
 /// Offsets of the rows of a tile of keys.
-BlockEmitter::Indices BlockEmitter::keyRows(const Index &first, bool isEdge) {
+Indices BlockEmitter::keyRows(const Index &first, bool isEdge) {
   Indices rows;
   for (int64_t r = 0; r < spec.keyTile; ++r) {
     Index row = first + r;
@@ -144,7 +143,7 @@ Num BlockEmitter::stageKeys(const Indices &rows, bool isTanh) {
   return isTanh ? extract(acrossLanes(top, greaterOf<Vec>), 0) : Num();
 }
 
-BlockEmitter::Vecs BlockEmitter::dotTile(const Index &first, bool isEdge, const State &state) {
+Vecs BlockEmitter::dotTile(const Index &first, bool isEdge, const State &state) {
   Indices rows = keyRows(first, isEdge);
   OperandView from = key;
   if (scratch.keys.value()) {
@@ -176,7 +175,7 @@ BlockEmitter::Vecs BlockEmitter::dotTile(const Index &first, bool isEdge, const 
   return scores;
 }
 
-BlockEmitter::Vecs BlockEmitter::givenTile(const Index &first, bool isEdge) {
+Vecs BlockEmitter::givenTile(const Index &first, bool isEdge) {
   Vecs scores;
   for (const auto &row : givenReader->read(first, spec.keyTile, isEdge, numKeys))
     for (const Term &element : row)
@@ -185,7 +184,7 @@ BlockEmitter::Vecs BlockEmitter::givenTile(const Index &first, bool isEdge) {
 }
 
 /// sum_d of the products of the factors that the kind makes of q[d] and k[d].
-BlockEmitter::Vecs BlockEmitter::sumTile(const Index &first, bool isEdge) {
+Vecs BlockEmitter::sumTile(const Index &first, bool isEdge) {
   Indices rows = keyRows(first, isEdge);
   if (spec.isTanh()) {
     Num top = stageKeys(rows, /*isTanh=*/true) + queryMaximum;
@@ -219,7 +218,7 @@ BlockEmitter::Vecs BlockEmitter::sumTile(const Index &first, bool isEdge) {
 
 /// Adds a[d] tanh(q[d] + k[d]) of `count` columns from `d` on to `sums` as a[d] / (1 + exp(2q) exp(2k)), with one
 /// division of all of them; or, unless `isFactored`, with exp(2(q + k)) of the raw sums.
-BlockEmitter::Vecs BlockEmitter::addTanh(const Index &d, int64_t count, bool isFactored, const Vecs &sums) {
+Vecs BlockEmitter::addTanh(const Index &d, int64_t count, bool isFactored, const Vecs &sums) {
   int64_t padded = llvm::alignTo(keyWidth, lanes);
   const Buffer &columns = isFactored ? scratch.queries : scratch.rawQueries,
                &rows = isFactored ? scratch.keys : scratch.rawKeys;
@@ -259,7 +258,7 @@ BlockEmitter::Vecs BlockEmitter::addTanh(const Index &d, int64_t count, bool isF
 
 /// sum_d a tanh(q + k) = sum_d a - 2 sum_d a / (1 + exp(2q) exp(2k)), from the
 /// staged exponentials, `shared` columns with one division; or, of one column, with exp(2(q + k)) of the raw sums.
-BlockEmitter::Vecs BlockEmitter::tanhTile(int64_t shared) {
+Vecs BlockEmitter::tanhTile(int64_t shared) {
   bool isFactored = shared > 1;
   // Chunks keep the sums short.
   constexpr int64_t kChunk = 128;
@@ -285,7 +284,7 @@ BlockEmitter::Vecs BlockEmitter::tanhTile(int64_t shared) {
 //===----------------------------------------------------------------------===//
 
 /// Hidden keys of a tile score -inf; or what the masked region says in rows where they take part.
-BlockEmitter::Vecs BlockEmitter::maskedTile(const Index &first, bool isEdge, const Vecs &scores) {
+Vecs BlockEmitter::maskedTile(const Index &first, bool isEdge, const Vecs &scores) {
   Vec low = k.splat(hiddenScore(spec));
   Vecs marks = isPacked ? marksOfTile() : Vecs();
   SmallVector<CaptureReader::Tile> shown;
@@ -319,7 +318,7 @@ BlockEmitter::Vecs BlockEmitter::maskedTile(const Index &first, bool isEdge, con
 }
 
 /// maskedTile, where the tile has hidden keys.
-BlockEmitter::Vecs BlockEmitter::maskTile(const Index &first, bool isEdge, const Vecs &scores) {
+Vecs BlockEmitter::maskTile(const Index &first, bool isEdge, const Vecs &scores) {
   if (!dense.empty())
     return maskedTile(first, isEdge, scores);
   Mask isInner = (bounds.innerLower - 1 < first) & (first + (spec.keyTile - 1) < bounds.innerUpper);
@@ -330,7 +329,7 @@ BlockEmitter::Vecs BlockEmitter::maskTile(const Index &first, bool isEdge, const
   return k.choose(isInner, [&] { return scores; }, [&] { return maskedTile(first, isEdge, scores); });
 }
 
-BlockEmitter::Vecs BlockEmitter::marksOfTile() {
+Vecs BlockEmitter::marksOfTile() {
   return llvm::map_to_vector(llvm::seq(vectors),
                              [&](int64_t v) { return scratch.marks.vector(lanes, tileMarks + v * lanes); });
 }

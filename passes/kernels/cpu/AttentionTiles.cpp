@@ -129,8 +129,8 @@ void BlockEmitter::stageValuePairs(const Index &key, const Index &begin, const I
 }
 
 /// Sums of `width` columns of values, from `corner` on, times the weights in rows [begin, end).
-BlockEmitter::Vecs BlockEmitter::valueProducts(const OperandView &from, const Index &corner, const Index &begin,
-                                               const Index &end, int64_t width, bool skipsZeros) {
+Vecs BlockEmitter::valueProducts(const OperandView &from, const Index &corner, const Index &begin, const Index &end,
+                                 int64_t width, bool skipsZeros) {
   auto addLive = [&](const Vec &sum, const Vec &element, const Vec &weight) {
     Mask isLive = weight != 0;
     return select(isLive, fma(element, weight, sum), sum);

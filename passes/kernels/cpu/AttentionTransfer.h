@@ -19,7 +19,6 @@ public:
   Index firstRow() const { return queries.first; }
 
 private:
-  using Vecs = llvm::SmallVector<Vec>;
   void loadQueryTile(const Index &column, int64_t width);
   void storeQuery(Vec raw, const Index &d, const Index &vector);
   void storeRow(const Index &row);

@@ -9,8 +9,6 @@ using namespace mlir;
 
 namespace attn {
 
-using Vecs = SmallVector<Vec>;
-
 void BlockGemmEmitter::declareArguments() {
   Type scaleType = spec.hasHalfScales ? Type(k.b.getF16Type()) : f32;
   a = f.buffer({spec.m, spec.k}, f32);

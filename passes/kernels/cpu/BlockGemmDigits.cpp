@@ -13,8 +13,6 @@ using namespace mlir;
 
 namespace attn {
 
-using Vecs = SmallVector<Vec>;
-
 /// Takes the row apart, by the caller alone: to wake other threads takes longer.
 void BlockGemmEmitter::takeDigits() {
   int64_t whole = spec.k / spec.block, rest = spec.k % spec.block;

@@ -19,7 +19,6 @@ public:
   mlir::func::FuncOp emit();
 
 private:
-  using Vecs = llvm::SmallVector<Vec>;
   /// The scales of a block of the panel at hand, and what is subtracted from its codes.
   struct BlockFactors {
     Vecs scales, zeros;

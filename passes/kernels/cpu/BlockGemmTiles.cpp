@@ -11,8 +11,6 @@ using namespace mlir;
 
 namespace attn {
 
-using Vecs = SmallVector<Vec>;
-
 namespace {
 
 constexpr int64_t kRows = BlockGemmSpec::kTileRows, kTileBytes = TileRegisters::kBytes;

@@ -27,14 +27,14 @@ Vec ByteProducts::addWords(const Vec &left, const Vec &right) {
 /// Of pairs: those at even and those at odd places, widened to 16 bits. A word of four bytes comes into all lanes by
 /// its load alone, which a word of two does by a shuffle, and a mask and a shift are cheaper than two shuffles that
 /// widen (Zen 3).
-ByteProducts::Vecs ByteProducts::unsignedFactors(const Vec &bytes) {
+Vecs ByteProducts::unsignedFactors(const Vec &bytes) {
   if (dot != ByteDot::Pairs)
     return {bytes};
   Vec words = bitcast(bytes, k.b.getI16Type());
   return {words & 0xff, words >> 8};
 }
 
-ByteProducts::Vecs ByteProducts::signedFactors(const Vec &bytes) {
+Vecs ByteProducts::signedFactors(const Vec &bytes) {
   if (dot != ByteDot::Pairs)
     return {bytes};
   Vec words = bitcast(bytes, k.b.getI16Type());

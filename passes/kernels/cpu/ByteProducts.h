@@ -9,8 +9,6 @@ namespace attn {
 /// Exact sums of products of bytes, in lanes of i32: of one side 0 to 255, of the other -128 to 127.
 class ByteProducts {
 public:
-  using Vecs = llvm::SmallVector<Vec>;
-
   ByteProducts(const Code &code, ByteDot dot) : k(code), dot(dot) {}
 
   /// Bytes of the unsigned side and of the signed one, as `add` takes them: what many products share is made once.

@@ -155,7 +155,7 @@ void GemmEmitter::emitTile(int64_t height) {
 }
 
 /// The sums of `height` rows and one panel: height * vectors of them.
-GemmEmitter::Vecs GemmEmitter::emitSums(int64_t height) {
+Vecs GemmEmitter::emitSums(int64_t height) {
   rowsAt.clear();
   for (int64_t r = 0; spec.gathersRows && r < height; ++r)
     rowsAt.push_back(toIndex(a(row + r)));
@@ -248,7 +248,7 @@ void GemmEmitter::addPairs(int64_t height, const Index &step, Vecs &sums) {
 }
 
 /// Row number `row` of a step as f32, times `scale` if there is one.
-GemmEmitter::Vecs GemmEmitter::loadPanelRow(const Index &step, int64_t row, const Vecs &scale) {
+Vecs GemmEmitter::loadPanelRow(const Index &step, int64_t row, const Vecs &scale) {
   int64_t stored = spec.lanes * spec.rowsPerStep();
   Type i32 = k.b.getI32Type();
   Vecs loaded;
@@ -276,7 +276,7 @@ GemmEmitter::Vecs GemmEmitter::loadPanelRow(const Index &step, int64_t row, cons
   return loaded;
 }
 
-GemmEmitter::Vecs GemmEmitter::loadScale(const Index &group) {
+Vecs GemmEmitter::loadScale(const Index &group) {
   Vecs loaded;
   for (int64_t v = 0; v < vectors; ++v)
     loaded.push_back(scales.vector(spec.lanes, panelAt, group, v * spec.lanes));

@@ -16,7 +16,6 @@ public:
   void emit();
 
 private:
-  using Vecs = llvm::SmallVector<Vec>;
   /// Those of a tile, and the place to prefetch from.
   using Sums = std::tuple<Vecs, Index>;
   class Tiles;     // GemmTiles.cpp

@@ -8,8 +8,6 @@ using namespace mlir;
 
 namespace attn {
 
-using Vecs = SmallVector<Vec>;
-
 namespace {
 
 constexpr int64_t kLineBytes = 64;

@@ -22,7 +22,6 @@ public:
   void emit();
 
 private:
-  using Vecs = llvm::SmallVector<Vec>;
   class Tiles; // IntegerGemmTiles.cpp
 
   void takeArguments(KernelFunction &f);

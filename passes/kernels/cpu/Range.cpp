@@ -9,8 +9,6 @@ using namespace mlir;
 namespace attn {
 namespace {
 
-using Vecs = SmallVector<Vec, 4>;
-
 /// Vectors of one extreme that are at work at once.
 constexpr int64_t kUnroll = 4;
 

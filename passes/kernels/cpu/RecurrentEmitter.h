@@ -19,8 +19,6 @@ public:
   void emit();
 
 private:
-  using Vecs = llvm::SmallVector<Vec>;
-
   /// What a tile works on.
   struct Task {
     Index direction, time, parity; ///< parity: the plane of h that the step reads

@@ -27,8 +27,6 @@ constexpr int64_t kLineFloats = 16, kMostFetched = 64 * kLineFloats;
 /// The edges of one node.
 class NodeEdges {
 public:
-  using Vecs = SmallVector<Vec>;
-
   NodeEdges(Code &k, const SegmentAttentionSpec &spec, ArrayRef<Buffer> buffers, Index node)
       : k(k), spec(spec), heads(spec.heads()), width(spec.width()), lanes(spec.headLanes()),
         valueLanes(spec.valueLanes()), registers(llvm::divideCeil(heads, lanes)), hasScalef(lanes == 16),
