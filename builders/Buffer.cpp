@@ -13,6 +13,10 @@ Value Place::at(const Term &near) const {
   return arith::ConstantIndexOp::create(near.builder(), near.location(), constant);
 }
 
+static Index indexOf(const Term &near, int64_t value) {
+  return Index(near.builder(), near.location(), arith::ConstantIndexOp::create(near.builder(), near.location(), value));
+}
+
 static Value zeros(const Term &near, Type type) {
   return arith::ConstantOp::create(near.builder(), near.location(), near.builder().getZeroAttr(type));
 }
@@ -59,6 +63,14 @@ Vec Buffer::loadFirst(const Index &count, int64_t lanes, Places at) const {
   return loadMasked(firstLanes(count, lanes), vec(zeros(*this, vectorOf(lanes))), at);
 }
 
+Vec Buffer::loadFirst(int64_t count, int64_t lanes, Places at) const {
+  if (count >= lanes)
+    return loadVector(lanes, at);
+  if (count <= 0)
+    return vec(zeros(*this, vectorOf(lanes)));
+  return loadFirst(indexOf(*this, count), lanes, at);
+}
+
 Vec Buffer::loadPadded(const Num &padding, int64_t lanes, Places at) const {
   return vec(
       vector::TransferReadOp::create(builder(), location(), vectorOf(lanes), value(), places(at), padding.value()));
@@ -82,9 +94,13 @@ void Buffer::storeFirst(const Vec &x, const Index &count, Places at) const {
   storeMasked(firstLanes(count, x.lanes()), x, at);
 }
 
+void Buffer::storeFirst(const Vec &x, int64_t count, Places at) const {
+  count < x.lanes() ? storeFirst(x, indexOf(*this, count), at) : storeVector(x, at);
+}
+
 Buffer Buffer::flat() const {
   OpBuilder &b = builder();
-  Index size(b, location(), arith::ConstantIndexOp::create(b, location(), 1));
+  Index size = indexOf(*this, 1);
   for (int64_t n = 0; n < memref().getRank(); ++n)
     size = size * dim(n);
   auto type = MemRefType::get({ShapedType::kDynamic}, memref().getElementType(), MemRefLayoutAttrInterface(),

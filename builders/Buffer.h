@@ -50,6 +50,9 @@ public:
   template <typename... Places> Vec first(const Index &count, int64_t lanes, const Places &...at) const {
     return loadFirst(count, lanes, {Place(at)...});
   }
+  template <typename... Places> Vec first(int64_t count, int64_t lanes, const Places &...at) const {
+    return loadFirst(count, lanes, {Place(at)...});
+  }
   /// The elements where `mask` holds, `otherwise` elsewhere; reads no others.
   template <typename... Places> Vec where(const Mask &mask, const Vec &otherwise, const Places &...at) const {
     return loadMasked(mask, otherwise, {Place(at)...});
@@ -62,6 +65,9 @@ public:
     storeVector(x, {Place(at)...});
   }
   template <typename... Places> void setFirst(const Vec &x, const Index &count, const Places &...at) const {
+    storeFirst(x, count, {Place(at)...});
+  }
+  template <typename... Places> void setFirst(const Vec &x, int64_t count, const Places &...at) const {
     storeFirst(x, count, {Place(at)...});
   }
   template <typename... Places> void setWhere(const Mask &mask, const Vec &x, const Places &...at) const {
@@ -88,11 +94,13 @@ private:
   Num update(mlir::arith::AtomicRMWKind, const Num &, Places) const;
   Vec loadVector(int64_t lanes, Places) const;
   Vec loadFirst(const Index &count, int64_t lanes, Places) const;
+  Vec loadFirst(int64_t count, int64_t lanes, Places) const;
   Vec loadMasked(const Mask &, const Vec &otherwise, Places) const;
   Vec loadPadded(const Num &padding, int64_t lanes, Places) const;
   Vec broadcastWord(int64_t lanes, Places) const;
   void storeVector(const Vec &, Places) const;
   void storeFirst(const Vec &, const Index &count, Places) const;
+  void storeFirst(const Vec &, int64_t count, Places) const;
   void storeMasked(const Mask &, const Vec &, Places) const;
 };
 

@@ -226,13 +226,10 @@ void RowEmitter::storeResult(const Vec &factor) {
   Type type = result.elementType();
   for (int64_t n = 0; n < chunks(valueWidth); ++n) {
     Vec chunk = loadRecord(sumsAt(n)) * factor;
-    int64_t rest = valueWidth - n * lanes;
     if (!isDense)
       place.records.setVector(chunk, sumsAt(n));
-    else if (rest < lanes)
-      result.flat.setFirst(convert(chunk, type), k.index(rest), base + n * lanes);
     else
-      result.flat.setVector(convert(chunk, type), base + n * lanes);
+      result.flat.setFirst(convert(chunk, type), valueWidth - n * lanes, base + n * lanes);
   }
   if (!isDense)
     k.loop(0, valueWidth, 1, [&](Index e) {

@@ -64,7 +64,7 @@ private:
   int64_t chunks(int64_t width) const { return llvm::divideCeil(width, lanes); }
   /// The first `count` of a register of elements from `offset` on, as f32.
   Vec loadSome(const OperandView &view, const Index &offset, int64_t count) {
-    return k.toF32(count < lanes ? view.flat.first(k.index(count), lanes, offset) : view.flat.vector(lanes, offset));
+    return k.toF32(view.flat.first(count, lanes, offset));
   }
   /// Lanes n*lanes... of a dense row of `width` elements at `offset`.
   Vec loadChunk(const OperandView &view, const Index &offset, int64_t n, int64_t width) {

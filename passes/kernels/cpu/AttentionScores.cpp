@@ -138,7 +138,7 @@ Num BlockEmitter::stageKeys(const Indices &rows, bool isTanh) {
       return stage(key.flat.vector(lanes, rows[r] + d), r, d);
     });
     if (whole < keyWidth)
-      stage(key.flat.first(k.index(keyWidth - whole), lanes, rows[r] + whole), r, k.index(whole));
+      stage(key.flat.first(keyWidth - whole, lanes, rows[r] + whole), r, k.index(whole));
   }
   return isTanh ? extract(acrossLanes(top, greaterOf<Vec>), 0) : Num();
 }

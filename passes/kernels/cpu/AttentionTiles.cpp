@@ -95,9 +95,7 @@ void BlockEmitter::stageValues(const Index &key, const Index &begin, const Index
     if (spec.isInBytes(spec.value))
       scale = k.word(value.flat, from + valueWidth);
     for (int64_t e = 0; e < valueWidth; e += lanes) {
-      int64_t rest = valueWidth - e;
-      Vec chunk =
-          k.toF32(rest < lanes ? value.flat.first(k.index(rest), lanes, from + e) : value.flat.vector(lanes, from + e));
+      Vec chunk = k.toF32(value.flat.first(valueWidth - e, lanes, from + e));
       scratch.values.setVector(scale.value() ? chunk * scale : chunk, to + e);
     }
   });
@@ -108,10 +106,7 @@ void BlockEmitter::stageValuePair(const Index &key, const Index &n, bool hasOthe
   int64_t width = 2 * lanes;
   Index row = value.along(value.base, Dim::J, key + n), other = value.along(row, Dim::J, 1);
   for (int64_t e = 0; e < valueWidth; e += width) {
-    auto load = [&](const Index &from) {
-      return e + width <= valueWidth ? value.flat.vector(width, from + e)
-                                     : value.flat.first(k.index(valueWidth - e), width, from + e);
-    };
+    auto load = [&](const Index &from) { return value.flat.first(valueWidth - e, width, from + e); };
     Vec x = load(row), y = hasOther ? load(other) : constantLike(x, 0.0);
     auto [first, second] = k.interleave(x, y);
     Index to = n / 2 * paddedValueWidth + e;

@@ -66,8 +66,7 @@ void BlockTransfer::loadQueryTile(const Index &column, int64_t width) {
     for (int64_t n = 0; n < lanes; ++n) {
       Index row = queries.row(v * lanes + n);
       Index offset = query.along(query.base, Dim::I, row) + column * perColumn;
-      Vec loaded = width < lanes ? query.flat.first(k.index(perColumn * width), perColumn * lanes, offset)
-                                 : query.flat.vector(perColumn * lanes, offset);
+      Vec loaded = query.flat.first(perColumn * width, perColumn * lanes, offset);
       rows.push_back(isNarrow ? bitcast(loaded, k.f32Type()) : k.toF32(loaded));
     }
     Vecs columns = transpose(rows);
@@ -125,7 +124,7 @@ void BlockTransfer::storeRow(const Index &row) {
   for (int64_t e = 0; e < whole; e += lanes)
     result.flat.setVector(chunk(e), target + e);
   if (valueWidth < lanes)
-    result.flat.setFirst(chunk(0), k.index(valueWidth), target);
+    result.flat.setFirst(chunk(0), valueWidth, target);
   else if (whole < valueWidth)
     result.flat.setVector(chunk(valueWidth - lanes), target + (valueWidth - lanes));
 }

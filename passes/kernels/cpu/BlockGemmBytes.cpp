@@ -43,9 +43,7 @@ Vecs BlockGemmEmitter::blockOfRow(const Index &row, const Index &number, int64_t
   Index first = number * spec.block;
   Vecs parts;
   for (int64_t at = 0; at < spec.block; at += spec.lanes)
-    parts.push_back(at >= size                ? zeroVec()
-                    : at + spec.lanes <= size ? a.vector(spec.lanes, row, first + at)
-                                              : a.first(k.index(size - at), spec.lanes, row, first + at));
+    parts.push_back(a.first(size - at, spec.lanes, row, first + at));
   return parts;
 }
 

@@ -218,9 +218,7 @@ void BlockGemmEmitter::partBlock(const Index &row, const Index &number, const In
   constexpr int64_t kParts = BlockGemmSpec::kParts;
   Index first = number * spec.block;
   for (int64_t at = 0; at < spec.block; at += spec.lanes) {
-    Vec x = at >= size                ? zeroVec()
-            : at + spec.lanes <= size ? a.vector(spec.lanes, row, first + at)
-                                      : a.first(k.index(size - at), spec.lanes, row, first + at);
+    Vec x = a.first(size - at, spec.lanes, row, first + at);
     for (auto [n, part] : llvm::enumerate(splitIntoHalves(x, kParts)))
       rowParts.flat().setVector(toHalves(part), ((place + 1) * kParts - 1 - static_cast<int64_t>(n)) * spec.block + at);
   }

@@ -72,11 +72,8 @@ void GemmEmitter::HalfTiles::partRows(const Mask &usesTiles) {
 void GemmEmitter::HalfTiles::partStep(const Index &row, const Index &place, const Index &step, int64_t size) {
   Buffer to = rowParts.flat();
   for (int64_t at = 0; at < kDepth; at += kLanes) {
-    Index from = step * kDepth + at;
-    Vec x = at + kLanes <= size ? a.vector(kLanes, row, from)
-            : at < size         ? a.first(k.index(size - at), kLanes, row, from)
-                                : k.splat(k.f32(0), kLanes);
-    for (auto [n, part] : llvm::enumerate(splitIntoHalves(x, kRowParts))) {
+    for (auto [n, part] :
+         llvm::enumerate(splitIntoHalves(a.first(size - at, kLanes, row, step * kDepth + at), kRowParts))) {
       int64_t number = kRowParts - 1 - static_cast<int64_t>(n);
       to.setVector(toHalves(part), place + step * kStepElements + (number * kBlockRows * kDepth + at));
     }

@@ -100,7 +100,7 @@ void GemmEmitter::Tiles::copyTails() {
   int64_t whole = spec.k / kTileDepth * kTileDepth;
   k.loop(0, gemm.tileHeight, 1, [&](Index at) {
     for (auto [part, buffer] : llvm::enumerate(gemm.rowParts))
-      tails.setVector(buffer.first(k.index(spec.k - whole), kTileDepth, gemm.row + at, whole), int64_t(part), at, 0);
+      tails.setVector(buffer.first(spec.k - whole, kTileDepth, gemm.row + at, whole), int64_t(part), at, 0);
   });
 }
 

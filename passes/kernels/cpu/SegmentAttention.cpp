@@ -71,11 +71,11 @@ private:
   Vec splat(double value) { return k.splat(k.f32(value), lanes); }
   Vec load(const Buffer &from, const Index &row, const Piece &piece) {
     Index at = row + (piece.head * width + piece.column);
-    return piece.count < valueLanes ? from.first(k.index(piece.count), valueLanes, at) : from.vector(valueLanes, at);
+    return from.first(piece.count, valueLanes, at);
   }
   void store(const Vec &x, const Piece &piece) {
     Index at = first + (piece.head * width + piece.column);
-    piece.count < valueLanes ? result.setFirst(x, k.index(piece.count), at) : result.setVector(x, at);
+    result.setFirst(x, piece.count, at);
   }
   Index edgeAt(const Index &n) { return toIndex(order(n)); }
   Index valuesOf(const Index &edge) { return (rows.value() ? toIndex(rows(edge)) : edge) * (heads * width); }
@@ -83,10 +83,8 @@ private:
   /// The scores of all heads.
   Vecs scoresOf(const Index &edge) {
     Vecs loaded;
-    for (int64_t n = 0; n < heads; n += lanes) {
-      Index at = edge * heads + n;
-      loaded.push_back(heads - n < lanes ? scores.first(k.index(heads - n), lanes, at) : scores.vector(lanes, at));
-    }
+    for (int64_t n = 0; n < heads; n += lanes)
+      loaded.push_back(scores.first(heads - n, lanes, edge * heads + n));
     return loaded;
   }
 
