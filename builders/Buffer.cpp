@@ -98,6 +98,10 @@ void Buffer::storeFirst(const Vec &x, int64_t count, Places at) const {
   count < x.lanes() ? storeFirst(x, indexOf(*this, count), at) : storeVector(x, at);
 }
 
+void Buffer::prefetch(const Index &at, bool isWrite, int64_t locality) const {
+  memref::PrefetchOp::create(builder(), location(), value(), at.value(), isWrite, locality, /*isDataCache=*/true);
+}
+
 Buffer Buffer::flat() const {
   OpBuilder &b = builder();
   Index size = indexOf(*this, 1);

@@ -78,6 +78,9 @@ public:
     return broadcastWord(lanes, {Place(at)...});
   }
 
+  /// Asks, of one dimension, for the cache line of this element; `locality` is from 0, used once, to 3, kept nearest.
+  void prefetch(const Index &at, bool isWrite = false, int64_t locality = 2) const;
+
   //===--- views ----------------------------------------------------------===//
   /// A contiguous buffer as one dimension.
   Buffer flat() const;

@@ -1,6 +1,5 @@
 #include "passes/kernels/cpu/AttentionRowEmitter.h"
 
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/kernels/shared/KernelFunction.h"
 
 using namespace mlir;
@@ -48,8 +47,7 @@ Vec RowEmitter::rescaling(const Vec &before, const Vec &after) {
 Vec RowEmitter::orZero(const Vec &maximum) { return select(maximum > -k.kInfinity, maximum, k.splat(0)); }
 
 void RowEmitter::prefetch(const OperandView &view, const Index &offset) {
-  memref::PrefetchOp::create(k.b, k.loc, view.flat, offset.value(), /*isWrite=*/false, /*localityHint=*/3,
-                             /*isDataCache=*/true);
+  view.flat.prefetch(offset, /*isWrite=*/false, /*locality=*/3);
 }
 
 void RowEmitter::begin() {

@@ -2,7 +2,6 @@
 
 #include "passes/kernels/cpu/AttentionBlockEmitter.h"
 
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include <algorithm>
 
 using namespace mlir;
@@ -171,8 +170,7 @@ void BlockEmitter::prefetchRow(const OperandView &view, unsigned dim, unsigned w
   Index offset = view.along(view.base, dim, row);
   int64_t line = 64 / std::max<int64_t>(view.elementBytes(), 1);
   for (int64_t n = 0; n < elements; n += line)
-    memref::PrefetchOp::create(k.b, k.loc, view.flat, ValueRange{offset + n}, isWrite, /*localityHint=*/2,
-                               /*isDataCache=*/true);
+    view.flat.prefetch(offset + n, isWrite);
 }
 
 /// A row of each operand that the next block of a window adds, one a tile of

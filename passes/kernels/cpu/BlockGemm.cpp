@@ -1,10 +1,6 @@
 #include "passes/kernels/cpu/BlockGemmEmitter.h"
 #include "passes/kernels/cpu/TileHeights.h"
 
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
-
 using namespace mlir;
 
 namespace attn {
@@ -108,8 +104,7 @@ void BlockGemmEmitter::prefetchAhead(const Index &step) {
   constexpr int64_t kLineBytes = 64, kAhead = 4096, kWordBytes = 4;
   Index at = (panel * spec.panelShape()[1] + step) * width + kAhead / kWordBytes;
   for (int64_t byte = 0; byte < width * kWordBytes; byte += kLineBytes)
-    memref::PrefetchOp::create(k.b, k.loc, flatCodes, (at + byte / kWordBytes).value(), /*isWrite=*/false,
-                               /*localityHint=*/2, /*isDataCache=*/true);
+    flatCodes.prefetch(at + byte / kWordBytes);
 }
 
 BlockGemmEmitter::BlockFactors BlockGemmEmitter::factors(const Index &number) {

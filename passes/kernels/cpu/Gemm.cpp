@@ -2,8 +2,6 @@
 
 #include "passes/kernels/cpu/TileHeights.h"
 
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-
 using namespace mlir;
 
 namespace attn {
@@ -208,8 +206,7 @@ void GemmEmitter::addStep(int64_t height, const Index &step, int64_t numRows, co
   // measured.
   int64_t bytes = (wide ? width : rowElements) * elementBytes;
   for (int64_t p = 0; p < std::max(bytes - kLineBytes + 1, int64_t(1)); p += kLineBytes)
-    memref::PrefetchOp::create(k.b, k.loc, prefetched, ValueRange{at + p / elementBytes}, /*isWrite=*/false,
-                               /*localityHint=*/2, /*isDataCache=*/true);
+    prefetched.prefetch(at + p / elementBytes);
   at = at + prefetchStep;
   if (spec.hasNarrowRows)
     return addPairs(height, step, sums);

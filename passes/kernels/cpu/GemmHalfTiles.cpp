@@ -5,8 +5,6 @@
 #include "passes/kernels/cpu/HalfParts.h"
 #include "passes/kernels/cpu/TileRegisters.h"
 
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-
 using namespace mlir;
 
 namespace attn {
@@ -189,8 +187,7 @@ void GemmEmitter::HalfTiles::prefetch(const Index &turn, const Index &step) {
   Index next = minimum(panel + 1, spec.numPanels() - 1) * (spec.k * gemm.width);
   Index at = next + step * (kDepth * gemm.width) + turn * (kLinesAhead * kLineElements);
   for (int64_t line = 0; line < kLinesAhead; ++line)
-    memref::PrefetchOp::create(k.b, k.loc, gemm.flatPanels, ValueRange{at + line * kLineElements}, /*isWrite=*/false,
-                               /*localityHint=*/2, /*isDataCache=*/true);
+    gemm.flatPanels.prefetch(at + line * kLineElements);
 }
 
 void GemmEmitter::emitHalfTiles(const Mask &usesTiles) {

@@ -2,7 +2,6 @@
 #include "passes/kernels/cpu/GemmEmitter.h"
 #include "passes/kernels/cpu/TileRegisters.h"
 
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include <algorithm>
 
 using namespace mlir;
@@ -187,8 +186,7 @@ void GemmEmitter::Tiles::prefetch(const Index &block, const Index &step) {
   int64_t perBlock = llvm::divideCeil(lines, blocks), lineElements = kTileBytes / kHalfBytes;
   Index at = next * gemm.panelElements + step * (lines * lineElements) + block * (perBlock * lineElements);
   for (int64_t line = 0; line < perBlock; ++line)
-    memref::PrefetchOp::create(k.b, k.loc, gemm.flatPanels, ValueRange{at + line * lineElements},
-                               /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
+    gemm.flatPanels.prefetch(at + line * lineElements);
 }
 
 void GemmEmitter::emitTileTasks(const Mask &hasTiles) {

@@ -2,8 +2,6 @@
 #include "passes/kernels/cpu/PackRows.h"
 #include "passes/kernels/cpu/TileHeights.h"
 
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-
 using namespace mlir;
 
 namespace attn {
@@ -83,8 +81,7 @@ IntegerGemmEmitter::Sums IntegerGemmEmitter::addSteps(const Sums &init, int64_t 
       taken.push_back(steps == Steps::All ? number : toIndex(order(panelAt, number + n + StepOrder::kCounts)));
       right.push_back(loadRight(taken.back()));
       for (int64_t byte = 0; byte < stepBytes; byte += kLineBytes)
-        memref::PrefetchOp::create(k.b, k.loc, flatPanels, ValueRange{at + byte}, /*isWrite=*/false,
-                                   /*localityHint=*/2, /*isDataCache=*/true);
+        flatPanels.prefetch(at + byte);
       at = at + prefetchStep;
     }
     if (steps == Steps::Double || steps == Steps::Narrow)

@@ -3,8 +3,6 @@
 #include "passes/kernels/cpu/PackRows.h"
 #include "passes/kernels/cpu/TileRegisters.h"
 
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-
 using namespace mlir;
 
 namespace attn {
@@ -216,14 +214,10 @@ Index IntegerGemmEmitter::Tiles::nextPanel(const Index &block, const Index &step
 }
 
 void IntegerGemmEmitter::Tiles::prefetch(const Index &at) {
-  auto ask = [&](const Index &byte) {
-    memref::PrefetchOp::create(k.b, k.loc, gemm.flatPanels, ValueRange{byte}, /*isWrite=*/false, /*localityHint=*/2,
-                               /*isDataCache=*/true);
-  };
   constexpr int64_t kLeast = kStepBytes / kGroupBlocks; // the share of one of all blocks
   for (int64_t byte = 0; byte < kLeast; byte += kTileBytes)
-    ask(at + byte);
-  k.loop(kLeast, pieceBytes, kTileBytes, [&](Index byte) { ask(at + byte); });
+    gemm.flatPanels.prefetch(at + byte);
+  k.loop(kLeast, pieceBytes, kTileBytes, [&](Index byte) { gemm.flatPanels.prefetch(at + byte); });
 }
 
 void IntegerGemmEmitter::emitTileTasks(const Mask &isWanted) {

@@ -1,7 +1,6 @@
 #include "passes/kernels/cpu/SegmentAttention.h"
 
 #include "builders/Lanes.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/kernels/shared/Exponential.h"
 #include "passes/kernels/shared/KernelFunction.h"
 #include "passes/kernels/spec/Storage.h"
@@ -117,8 +116,7 @@ private:
 
   void prefetch(const Index &row) {
     for (int64_t n = 0; n < std::min(heads * width, kMostFetched); n += kLineFloats)
-      memref::PrefetchOp::create(k.b, k.loc, values, (row + n).value(), /*isWrite=*/false, /*localityHint=*/2,
-                                 /*isDataCache=*/true);
+      values.prefetch(row + n);
   }
 
   void addValues(const Index &from, const Index &count, ArrayRef<Piece> group) {
