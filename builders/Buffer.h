@@ -73,6 +73,17 @@ public:
   template <typename... Places> void setWhere(const Mask &mask, const Vec &x, const Places &...at) const {
     storeMasked(mask, x, {Place(at)...});
   }
+  /// `count` vectors side by side, the first of them at the beginning of the last dimension.
+  template <typename... Places> Vecs vectors(int64_t count, int64_t lanes, const Places &...row) const {
+    Vecs all;
+    for (int64_t n = 0; n < count; ++n)
+      all.push_back(vector(lanes, row..., n * lanes));
+    return all;
+  }
+  template <typename... Places> void setVectors(llvm::ArrayRef<Vec> all, const Places &...row) const {
+    for (auto [n, x] : llvm::enumerate(all))
+      setVector(x, row..., static_cast<int64_t>(n) * x.lanes());
+  }
   /// The 32-bit word from this element on, as an integer in each of `lanes` lanes: four elements of i8, two of bf16.
   template <typename... Places> Vec word(int64_t lanes, const Places &...at) const {
     return broadcastWord(lanes, {Place(at)...});

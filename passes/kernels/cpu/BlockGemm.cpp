@@ -168,8 +168,7 @@ void BlockGemmEmitter::emitFew(int64_t height) {
   if (rest)
     totals = addBlock(height, k.index(whole), rest, totals);
   for (int64_t r = 0; r < height; ++r)
-    for (int64_t v = 0; v < spec.tileVectors; ++v)
-      sums.setVector(totals[r * spec.tileVectors + v], r, v * spec.lanes);
+    sums.setVectors(ArrayRef(totals).slice(r * spec.tileVectors, spec.tileVectors), r);
 }
 
 /// totals + the sums of block `number`, of which `size` rows are there, times its scales.
@@ -183,9 +182,7 @@ Vecs BlockGemmEmitter::addBlock(int64_t height, const Index &number, int64_t siz
   Vecs blockSums(height * vectors * parts, zeroVec());
   auto addWord = [&](const Index &step, int64_t count, Vecs now) {
     Index first = step * group;
-    Vecs loaded;
-    for (int64_t v = 0; v < vectors; ++v)
-      loaded.push_back(words(step, v));
+    Vecs loaded = codes.vectors(vectors, spec.lanes, panel, step);
     prefetchAhead(step);
     for (int64_t place = 0; place < count; ++place) {
       Vecs left;
@@ -273,9 +270,7 @@ void BlockGemmEmitter::addDepth(int64_t height, const Index &tile, const Index &
     for (int64_t v = 0; v < vectors; ++v)
       start.push_back(select(isFirst, zeroVec(), sums.vector(spec.lanes, local + r, v * spec.lanes)));
   Vecs total = k.loop(0, size, 1, start, [&](Index at, Vecs now) {
-    Vecs right;
-    for (int64_t v = 0; v < vectors; ++v)
-      right.push_back(unpacked.vector(spec.lanes, at, v * spec.lanes));
+    Vecs right = unpacked.vectors(vectors, spec.lanes, at);
     for (int64_t r = 0; r < height; ++r) {
       Vec left = k.splat(a(first + r, depth + at), spec.lanes);
       for (int64_t v = 0; v < vectors; ++v)
@@ -284,8 +279,7 @@ void BlockGemmEmitter::addDepth(int64_t height, const Index &tile, const Index &
     return now;
   });
   for (int64_t r = 0; r < height; ++r)
-    for (int64_t v = 0; v < vectors; ++v)
-      sums.setVector(total[r * vectors + v], local + r, v * spec.lanes);
+    sums.setVectors(ArrayRef(total).slice(r * vectors, vectors), local + r);
 }
 
 //===----------------------------------------------------------------------===//

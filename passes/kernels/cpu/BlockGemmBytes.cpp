@@ -147,9 +147,7 @@ Vecs BlockGemmEmitter::addBytes(int64_t height, const Index &first, const Buffer
     // The rows are padded to whole blocks, the panel is not: beyond its end the bytes are 0.
     Index step = minimum(begin + word, last);
     prefetchAhead(step);
-    Vecs loaded;
-    for (int64_t v = 0; v < vectors; ++v)
-      loaded.push_back(words(step, v));
+    Vecs loaded = codes.vectors(vectors, spec.lanes, panel, step);
     for (int64_t part = 0; part < 8 / spec.bits; ++part) {
       Vecs left;
       for (int64_t r = 0; r < height; ++r)
@@ -167,10 +165,7 @@ Vecs BlockGemmEmitter::addBytes(int64_t height, const Index &first, const Buffer
 void BlockGemmEmitter::emitManyBytes() {
   int64_t perDepth = spec.depth() / spec.block;
   Index numTiles = ceilDiv(taskRows, spec.tileRows);
-  k.loop(0, numTiles * spec.tileRows, 1, [&](Index r) {
-    for (int64_t v = 0; v < spec.tileVectors; ++v)
-      sums.setVector(zeroVec(), r, v * spec.lanes);
-  });
+  k.loop(0, numTiles * spec.tileRows, 1, [&](Index r) { sums.setVectors(Vecs(spec.tileVectors, zeroVec()), r); });
   k.loop(0, spec.numBlocks(), perDepth, [&](Index firstBlock) {
     Index blocks = minimum(k.index(perDepth), k.index(spec.numBlocks()) - firstBlock);
     unpackBytes(firstBlock * (spec.block / group), blocks * (spec.block / group));
@@ -203,9 +198,7 @@ void BlockGemmEmitter::addByteDepth(int64_t height, const Index &tile, const Ind
   k.loop(0, blocks, 1, [&](Index block) {
     Index number = firstBlock + block;
     Vecs blockSums = k.loop(0, steps, 1, startBlock(height, first, number), [&](Index step, Vecs now) {
-      Vecs right;
-      for (int64_t v = 0; v < vectors; ++v)
-        right.push_back(unpacked.vector(spec.lanes, block * steps + step, v * spec.lanes));
+      Vecs right = unpacked.vectors(vectors, spec.lanes, block * steps + step);
       for (int64_t r = 0; r < height; ++r) {
         Vec left = rowBytes.word(spec.lanes, first + r, number * spec.block + step * 4);
         for (int64_t v = 0; v < vectors; ++v)

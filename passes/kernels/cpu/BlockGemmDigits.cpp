@@ -58,8 +58,7 @@ Mask BlockGemmEmitter::takeDigitsOf(const Index &number, int64_t size) {
 void BlockGemmEmitter::emitDigits() {
   Vecs totals = k.loop(0, spec.numBlocks(), 1, Vecs(spec.tileVectors, zeroVec()),
                        [&](Index number, Vecs now) { return addDigitBlock(number, now); });
-  for (auto [v, total] : llvm::enumerate(totals))
-    sums.setVector(total, 0, static_cast<int64_t>(v) * spec.lanes);
+  sums.setVectors(totals, 0);
 }
 
 /// totals + the sums of block `number`, times its scales.

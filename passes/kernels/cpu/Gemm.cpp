@@ -148,8 +148,7 @@ void GemmEmitter::emitTile(int64_t height) {
   if (isDirect)
     return emitDirect(height, sums);
   for (int64_t r = 0; r < height; ++r)
-    for (int64_t v = 0; v < vectors; ++v)
-      scratch.setVector(sums[r * vectors + v], r, v * spec.lanes);
+    scratch.setVectors(ArrayRef(sums).slice(r * vectors, vectors), r);
 }
 
 /// The sums of `height` rows and one panel: height * vectors of them.
@@ -196,8 +195,7 @@ void GemmEmitter::addStep(int64_t height, const Index &step, int64_t numRows, co
   for (int64_t i = 0; !spec.hasNarrowRows && i < numRows; ++i)
     loaded.push_back(loadPanelRow(step, i, scale));
   for (int64_t i = 0; filled && i < numRows; ++i)
-    for (int64_t v = 0; v < vectors; ++v)
-      filled->setVector(loaded[i][v], step * rowsPerStep() + i, v * spec.lanes);
+    filled->setVectors(loaded[i], step * rowsPerStep() + i);
   // With one or two blocks a step moves by several lines, and each of them must
   // be asked for (M = 8, cold: 85 -> 115 GF). A step of 96 bytes asks for one: two
   // would ask for each third line twice, and a line that is there already costs
@@ -246,13 +244,11 @@ void GemmEmitter::addPairs(int64_t height, const Index &step, Vecs &sums) {
 
 /// Row number `row` of a step as f32, times `scale` if there is one.
 Vecs GemmEmitter::loadPanelRow(const Index &step, int64_t row, const Vecs &scale) {
+  if (wide)
+    return wide->vectors(vectors, spec.lanes, step);
   int64_t stored = spec.lanes * spec.rowsPerStep();
   Type i32 = k.b.getI32Type();
   Vecs loaded;
-  for (int64_t v = 0; wide && v < vectors; ++v)
-    loaded.push_back(wide->vector(spec.lanes, step, v * spec.lanes));
-  if (wide)
-    return loaded;
   for (int64_t v = 0; v < vectors; ++v) {
     Vec x = panels.vector(stored, panelAt, step, v * stored);
     switch (spec.storage) {
@@ -273,12 +269,7 @@ Vecs GemmEmitter::loadPanelRow(const Index &step, int64_t row, const Vecs &scale
   return loaded;
 }
 
-Vecs GemmEmitter::loadScale(const Index &group) {
-  Vecs loaded;
-  for (int64_t v = 0; v < vectors; ++v)
-    loaded.push_back(scales.vector(spec.lanes, panelAt, group, v * spec.lanes));
-  return loaded;
-}
+Vecs GemmEmitter::loadScale(const Index &group) { return scales.vectors(vectors, spec.lanes, panelAt, group); }
 
 /// Runs `emitColumns` for those of the panel at hand. Where only the run knows their number, all code is masked: a
 /// second form of every tile height takes long to compile.

@@ -64,10 +64,7 @@ void IntegerGemmEmitter::emitTask(Index task) {
 }
 
 Vecs IntegerGemmEmitter::loadRight(const Index &step) {
-  Vecs right;
-  for (int64_t v = 0; v < vectors; ++v)
-    right.push_back(panels.vector(spec.lanes * group, panelAt, step, v * spec.lanes * group));
-  return right;
+  return panels.vectors(vectors, spec.lanes * group, panelAt, step);
 }
 
 /// Adds the products of whole steps `from`..`to`, or of those that stand there in the order.
@@ -120,8 +117,7 @@ void IntegerGemmEmitter::emitTile(int64_t height) {
                       [&](int64_t r) { return lastBytes(row + r, first, depth - first); });
     });
   for (int64_t r = 0; r < height; ++r)
-    for (int64_t v = 0; v < vectors; ++v)
-      scratch.setVector(sums[r * vectors + v], r, v * spec.lanes);
+    scratch.setVectors(ArrayRef(sums).slice(r * vectors, vectors), r);
 }
 
 /// The sums + the products of a step's bytes, those of `left` in every lane.

@@ -111,8 +111,7 @@ void PackBytesEmitter::packRows(bool isWhole) {
     totals = k.loop(whole, ceilDiv(depth, spec.group), 1, totals, [&](Index step, SmallVector<Vec> totals) {
       return packStep(step, totals, depth - step * spec.group);
     });
-  for (int64_t v = 0; v < vectors; ++v)
-    sums.setVector(totals[v], panel, v * spec.lanes);
+  sums.setVectors(totals, panel);
 }
 
 /// Of a matrix whose columns are dense: the rows of a step are a word.
