@@ -38,6 +38,13 @@ Index Buffer::dim(int64_t n) const {
   return Index(builder(), location(), builder().createOrFold<memref::DimOp>(location(), value(), n));
 }
 
+Index Buffer::count(int64_t first, std::optional<int64_t> end) const {
+  Index product = indexOf(*this, 1);
+  for (int64_t n = first; n < end.value_or(memref().getRank()); ++n)
+    product = product * dim(n);
+  return product;
+}
+
 Num Buffer::load(Places at) const {
   return Num(builder(), location(), memref::LoadOp::create(builder(), location(), value(), places(at)));
 }
@@ -104,13 +111,10 @@ void Buffer::prefetch(const Index &at, bool isWrite, int64_t locality) const {
 
 Buffer Buffer::flat() const {
   OpBuilder &b = builder();
-  Index size = indexOf(*this, 1);
-  for (int64_t n = 0; n < memref().getRank(); ++n)
-    size = size * dim(n);
   auto type = MemRefType::get({ShapedType::kDynamic}, memref().getElementType(), MemRefLayoutAttrInterface(),
                               memref().getMemorySpace());
   return with(memref::ReinterpretCastOp::create(b, location(), type, value(), OpFoldResult(b.getIndexAttr(0)),
-                                                ArrayRef<OpFoldResult>{size.value()},
+                                                ArrayRef<OpFoldResult>{count().value()},
                                                 ArrayRef<OpFoldResult>{b.getIndexAttr(1)}));
 }
 

@@ -3,6 +3,7 @@
 
 #include "builders/Operators.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include <optional>
 
 namespace attn {
 
@@ -33,6 +34,8 @@ public:
 
   mlir::MemRefType memref() const { return mlir::cast<mlir::MemRefType>(type()); }
   Index dim(int64_t n) const;
+  /// How many elements dimensions [first, end) have; without `end` to the last one.
+  Index count(int64_t first = 0, std::optional<int64_t> end = std::nullopt) const;
 
   //===--- elements -------------------------------------------------------===//
   template <typename... Places> Num operator()(const Places &...at) const { return load({Place(at)...}); }

@@ -161,6 +161,34 @@ TEST_P(CodeTest, ReadsAndWritesNoMoreThanItMay) {
   }
 }
 
+TEST_P(CodeTest, TakesRegistersSideBySide) {
+  auto kernel = compile(twoFloats, [&](Code &k, ArrayRef<Buffer> given) {
+    given[0].prefetch(k.index(0));
+    for (int64_t count : {-1, 3, 4, 9}) // of four lanes
+      given[1].setFirst(given[0].first(count, 4, 1), 4, 4 * (count + 1));
+    given[1].setFirst(k.splat(k.f32(-7), 8), 2, 20);
+    given[1].setVectors(given[0].vectors(2, 4), 8);
+    Buffer table = k.scratch({2, 8}, k.b.getF32Type());
+    table.setVectors(given[0].vectors(2, 4), 1);
+    for (auto [n, x] : llvm::enumerate(table.vectors(2, 4, 1)))
+      given[1].setVector(x, 24 + 4 * static_cast<int64_t>(n));
+    given[1].set(convert(toNum(table.count() + table.count(1), k.b.getI64Type()), k.b.getF32Type()), 22);
+    given[1].set(convert(toNum(table.count(0, 1), k.b.getI64Type()), k.b.getF32Type()), 23);
+  });
+  ASSERT_TRUE(kernel);
+  Array in = numbers(8), out({44});
+  ASSERT_TRUE(kernel->call({&in, &out}));
+  auto at = [&](int64_t first, int64_t count) {
+    return std::vector<float>(out.values().begin() + first, out.values().begin() + first + count);
+  };
+  EXPECT_EQ(at(0, 4), (std::vector<float>{0, 0, 0, 0}));
+  EXPECT_EQ(at(16, 4), (std::vector<float>{2, 3, 4, 0}));
+  EXPECT_EQ(at(20, 4), (std::vector<float>{-7, -7, 24, 2}));
+  EXPECT_EQ(at(24, 8), (std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(at(40, 4), (std::vector<float>{2, 3, 4, 5}));
+  EXPECT_TRUE(out.guardIntact());
+}
+
 TEST_P(CodeTest, MatchesNumbers) {
   auto kernel = compile(twoFloats, [&](Code &k, ArrayRef<Buffer> given) {
     k.loop(0, given[1].dim(0), 1, [&](Index n) {

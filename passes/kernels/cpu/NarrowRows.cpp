@@ -21,11 +21,8 @@ FailureOr<func::FuncOp> buildNarrowRows(OpBuilder &builder, Location loc, const 
   Buffer input = f.buffer(spec.type), output = f.buffer(spec.resultType());
   int64_t rank = spec.type.getRank(), width = spec.type.getDimSize(rank - 1), lanes = spec.lanes;
   int64_t whole = width / lanes * lanes;
-  Index rows = k.index(1);
-  for (int64_t n = 0; n + 1 < rank; ++n)
-    rows = rows * input.dim(n);
   Type f32 = k.b.getF32Type(), i8 = k.b.getI8Type();
-  k.parallel(rows, [&](Index row) {
+  k.parallel(input.count(0, rank - 1), [&](Index row) {
     Buffer from = input.flat(), to = output.flat();
     Index source = row * width, target = row * (width + kScaleBytes);
     // Lanes beyond the row are 0.

@@ -86,14 +86,6 @@ private:
   int64_t lanes;
 };
 
-/// The product of the dimensions [first, end) of `buffer`.
-Index countElements(Code &k, const Buffer &buffer, int64_t first, int64_t end) {
-  Index count = k.index(1);
-  for (int64_t n = first; n < end; ++n)
-    count = count * buffer.dim(n);
-  return count;
-}
-
 /// A kernel on `types` whose rows, the dimensions before `axis` of its first
 /// argument, `emitRow` handles one by one.
 func::FuncOp emitRows(OpBuilder &builder, Location loc, StringRef symbol, ArrayRef<MemRefType> types, int64_t axis,
@@ -102,8 +94,8 @@ func::FuncOp emitRows(OpBuilder &builder, Location loc, StringRef symbol, ArrayR
   f.function->setAttr(kPollsAttr, builder.getUnitAttr());
   Code &k = f.k;
   auto buffers = llvm::map_to_vector(types, [&](MemRefType type) { return f.buffer(type); });
-  k.parallel(countElements(k, buffers[0], 0, axis), [&](Index position) {
-    Index size = countElements(k, buffers[0], axis, types[0].getRank());
+  k.parallel(buffers[0].count(0, axis), [&](Index position) {
+    Index size = buffers[0].count(axis);
     auto flat = llvm::map_to_vector(buffers, [](const Buffer &buffer) { return buffer.flat(); });
     Row row(k, size, position * size, lanes);
     emitRow(k, row, flat, size);
@@ -149,8 +141,8 @@ FailureOr<func::FuncOp> buildColumnSoftmax(OpBuilder &builder, Location loc, con
   f.function->setAttr(kPollsAttr, builder.getUnitAttr());
   Code &k = f.k;
   Buffer input = f.buffer(spec.type), output = f.buffer(spec.type);
-  Index matrices = countElements(k, input, 0, spec.dim), rows = input.dim(spec.dim);
-  Index columns = countElements(k, input, spec.dim + 1, spec.type.getRank()), perRow = ceilDiv(columns, spec.lanes);
+  Index matrices = input.count(0, spec.dim), rows = input.dim(spec.dim);
+  Index columns = input.count(spec.dim + 1), perRow = ceilDiv(columns, spec.lanes);
   k.parallel(matrices * perRow, [&](Index n) {
     Buffer from = input.flat(), to = output.flat();
     Index column = n % perRow * spec.lanes, left = columns - column, first = n / perRow * (rows * columns) + column;

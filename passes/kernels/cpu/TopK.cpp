@@ -186,10 +186,7 @@ FailureOr<func::FuncOp> buildTopK(OpBuilder &builder, Location loc, const TopKSp
   Code &k = f.k;
   Buffer input = f.buffer(spec.input), values = f.buffer(spec.values), positions = f.buffer(spec.positions);
   int64_t last = spec.input.getRank() - 1;
-  Index rows = k.index(1);
-  for (int64_t n = 0; n < last; ++n)
-    rows = rows * input.dim(n);
-  k.parallel(rows, [&](Index row) {
+  k.parallel(input.count(0, last), [&](Index row) {
     Index length = input.dim(last), places = values.dim(last);
     // Nothing to choose: an empty heap has no root. Places without an element hold 0.
     RowSelection selection(k, spec, input.flat(), values.flat(), positions.flat(), row, length, places);

@@ -6,14 +6,6 @@
 using namespace mlir;
 using namespace attn;
 
-/// The product of dimensions [begin, end).
-static Index product(Code &k, const Buffer &buffer, int64_t begin, int64_t end) {
-  Index size = k.index(1);
-  for (int64_t n = begin; n < end; ++n)
-    size = size * buffer.dim(n);
-  return size;
-}
-
 /// Copies elements [begin, end) behind `there` to those behind `here`.
 static void copy(Code &k, const Buffer &from, Index there, const Buffer &to, Index here, Place begin, Index end,
                  int64_t threads) {
@@ -43,11 +35,11 @@ func::FuncOp attn::buildSearchMove(OpBuilder &b, StringRef symbol, const SearchM
 
   int64_t before = std::min(spec.rowsDim, spec.growDim), behind = std::max(spec.rowsDim, spec.growDim);
   bool rowsFirst = before == spec.rowsDim;
-  Index rows = parents.dim(0), front = product(k, in, 0, before), middle = product(k, in, before + 1, behind);
-  Index stride = product(k, in, rowsFirst ? behind : behind + 1, spec.state.getRank());
+  Index rows = parents.dim(0), front = in.count(0, before), middle = in.count(before + 1, behind);
+  Index stride = in.count(rowsFirst ? behind : behind + 1);
   Index lines = rows * middle, room = in.dim(before);
   if (rowsFirst) { // positions to elements
-    Index each = product(k, in, behind + 1, spec.state.getRank());
+    Index each = in.count(behind + 1);
     first = first * each, added = added * each, columns = columns * each;
   }
   Buffer from = in.flat(), to = out.flat();
