@@ -211,9 +211,11 @@ Mask any(const Mask &x);
 /// Hints that something is mostly false.
 Mask unlikely(const Mask &x);
 
-/// x rounded down to a multiple of `step`, and ceil(x / step), of x >= 0.
-inline Index floorTo(const Index &x, int64_t step) { return x / step * step; }
+/// ceil(x / step), and x rounded down and up to a multiple of `step`, of x >= 0.
+inline Index ceilDiv(const Index &x, const Index &step) { return (x + (step - 1)) / step; }
 inline Index ceilDiv(const Index &x, int64_t step) { return (x + (step - 1)) / step; }
+inline Index floorTo(const Index &x, int64_t step) { return x / step * step; }
+inline Index ceilTo(const Index &x, int64_t step) { return ceilDiv(x, step) * step; }
 
 } // namespace attn
 

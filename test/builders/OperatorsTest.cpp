@@ -128,6 +128,8 @@ TEST_F(OperatorsTest, FoldIndicesAndComparisons) {
   EXPECT_EQ(whole(n % 16), 4);
   EXPECT_EQ(whole(floorTo(n, 16)), 96);
   EXPECT_EQ(whole(ceilDiv(n, 16)), 7);
+  EXPECT_EQ(whole(ceilDiv(n, k.index(25))), 4);
+  EXPECT_EQ(whole(ceilTo(n, 16)), 112);
   EXPECT_EQ(whole(minimum(n, 64)), 64);
   EXPECT_EQ(whole(toNum(n, b.getI64Type())), 100);
   EXPECT_EQ(whole(toIndex(k.i64(-1))), -1);

@@ -35,8 +35,7 @@ func::FuncOp BlockGemmEmitter::emit() {
   rows = a.dim(0);
   // Chunks of one size, in whole tiles.
   Index chunks = ceilDiv(rows, BlockGemmSpec::kChunkRows);
-  Index divisor = maximum(chunks, 1);
-  chunkRows = ceilDiv((rows + divisor - 1) / divisor, spec.tileRows) * spec.tileRows;
+  chunkRows = ceilTo(ceilDiv(rows, maximum(chunks, 1)), spec.tileRows);
   Index tasks = chunks * spec.numPanels();
   if (spec.hasTiles) {
     usesTiles = k.asMask(HasTilesOp::create(k.b, k.loc, k.b.getI1Type()));

@@ -226,8 +226,8 @@ void BlockGemmEmitter::partBlock(const Index &row, const Index &number, const In
 
 /// Tasks that make all sums by AMX where the run uses tiles, and none where not.
 void BlockGemmEmitter::emitTileTasks() {
-  Index chunks = ceilDiv(rows, BlockGemmSpec::kTileChunkRows), divisor = maximum(chunks, 1);
-  Index rowsOfChunk = ceilDiv((rows + divisor - 1) / divisor, kRows) * kRows;
+  Index chunks = ceilDiv(rows, BlockGemmSpec::kTileChunkRows);
+  Index rowsOfChunk = ceilTo(ceilDiv(rows, maximum(chunks, 1)), kRows);
   k.parallel(select(usesTiles, chunks * spec.numPanels(), k.index(0)),
              [&](Index task) { Tiles(*this).emit(task, rowsOfChunk); });
 }

@@ -72,8 +72,7 @@ void GemmEmitter::emit() {
   panelElements = panels.dim(1) * rowElements;
   // Elements that the prefetch pointer moves a step, so that the blocks of one
   // panel together fetch the next one.
-  Index sharing = maximum(blocks, 1);
-  prefetchStep = (sharing + (rowElements - 1)) / sharing;
+  prefetchStep = ceilDiv(k.index(rowElements), maximum(blocks, 1));
   if (spec.hasTiles) {
     Mask hasTiles = k.asMask(HasTilesOp::create(k.b, k.loc, k.b.getI1Type()));
     emitTileTasks(hasTiles);
@@ -102,7 +101,7 @@ void GemmEmitter::emitTask(const Index &task) {
     scratch = k.scratch({spec.tileRows, width}, f32);
   takeBlock(task);
   if (spec.chunkBlocks)
-    prefetchStep = (inChunk + (rowElements - 1)) / inChunk;
+    prefetchStep = ceilDiv(k.index(rowElements), inChunk);
   Mask isStream = blocks == 1;
   prefetchAt = select(isStream, panelAt * panelElements + kStreamAhead / elementBytes,
                       findNext(task, isStream) + at * (prefetchStep * steps));

@@ -16,8 +16,8 @@ constexpr int64_t kFewestBlocks = 2, kMostBlocks = 16, kTasksOfThread = 4;
 
 void GemmEmitter::emitSharedTasks(const Mask &usesTiles) {
   Index fair = numPanels * blocks / (numThreads() * kTasksOfThread);
-  Index most = maximum(minimum(fair, kMostBlocks), kFewestBlocks), groups = (blocks + (most - 1)) / most;
-  Index divisor = maximum(groups, 1), perTask = (blocks + (divisor - 1)) / divisor; // of one size
+  Index most = maximum(minimum(fair, kMostBlocks), kFewestBlocks), groups = ceilDiv(blocks, most);
+  Index perTask = ceilDiv(blocks, maximum(groups, 1)); // of one size
   Index tasks = select(usesTiles, k.index(0), numPanels * groups);
   if (ShapedType::isDynamic(spec.m))
     tasks = select(blocks > 1, tasks, k.index(0));
@@ -36,7 +36,7 @@ void GemmEmitter::emitSharedTask(const Index &task, const Index &perTask) {
   inChunk = k.index(1);
   panel = panelAt = task % numPanels;
   Index first = task / numPanels * perTask, end = minimum(first + perTask, blocks), sharing = end - first;
-  prefetchStep = (sharing + (width - 1)) / sharing;
+  prefetchStep = ceilDiv(k.index(width), sharing);
   Index following = findNext(task, k.truth(false));
   placeBlock(first);
   prefetchAt = following;

@@ -53,7 +53,7 @@ void IntegerGemmEmitter::emitTask(Index task) {
   scratch = k.scratch({spec.tileRows, width}, i32);
   takeBlock(task);
   // The blocks of a panel together ask for the next one; a single block for what it will read itself.
-  prefetchStep = (inChunk - 1 + stepBytes) / inChunk;
+  prefetchStep = ceilDiv(k.index(stepBytes), inChunk);
   Index next = minimum(panelAt + 1, allPanels - 1);
   prefetchAt = next * panelBytes + at * prefetchStep * panels.dim(1);
   prefetchAt = select(blocks == 1, panelAt * panelBytes + kStreamAhead, prefetchAt);

@@ -80,7 +80,7 @@ void IntegerGemmEmitter::Tiles::emit(const Index &task) {
     copyTail();
   Index blocks = ceilDiv(gemm.tileHeight, kBlockRows);
   lastBlock = blocks - 1;
-  pieceBytes = (kStepBytes / kTileBytes - 1 + blocks) / blocks * kTileBytes;
+  pieceBytes = ceilDiv(k.index(kStepBytes / kTileBytes), blocks) * kTileBytes;
 
   // A part of the panel at a time, which stays in the first-level cache for all blocks.
   auto pass = [&](const Index &first, const Index &end) {
@@ -90,7 +90,7 @@ void IntegerGemmEmitter::Tiles::emit(const Index &task) {
     pass(k.index(0), steps);
   } else {
     Index passes = select(blocks == 1, k.index(1), ceilDiv(steps, kCachedSteps));
-    Index perPass = (steps + passes - 1) / passes;
+    Index perPass = ceilDiv(steps, passes);
     k.loop(0, passes, 1, [&](Index number) { pass(number * perPass, minimum((number + 1) * perPass, steps)); });
     markLong(k.b);
   }
@@ -122,7 +122,7 @@ void IntegerGemmEmitter::Tiles::emitBlock(const Index &block, const Index &first
   begin(block, first, isWhole);
   Index before = block - 1, left = leftAt + (block * steps + first) * (kBlockRows * kTileDepth);
   Index finished = select((end == steps) & (block > 0), k.index(kBlockRows), k.index(0));
-  Index count = end - first, perStep = (count + (kBlockRows - 1)) / count;
+  Index count = end - first, perStep = ceilDiv(k.index(kBlockRows), count);
   // Addresses are carried: worked out from the number of the step, they don't fit the registers.
   std::tuple<Index, Index, Index, Index> places(left, rightAt + first * kStepBytes, nextPanel(block, first),
                                                 k.index(0));

@@ -72,7 +72,7 @@ FailureOr<func::FuncOp> buildRange(OpBuilder &builder, Location loc, const Range
   Index size = input.dim(0);
   // Parts of whole steps, so that only one has a tail.
   int64_t step = kUnroll * spec.lanes;
-  Index length = ceilDiv(ceilDiv(size, RangeSpec::kParts), step) * step;
+  Index length = ceilTo(ceilDiv(size, RangeSpec::kParts), step);
   k.parallel(k.index(RangeSpec::kParts), [&](Index part) {
     Index begin = minimum(part * length, size);
     auto [most, few] = reduce(k, input, begin, minimum(begin + length, size), spec.lanes);

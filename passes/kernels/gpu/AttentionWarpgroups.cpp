@@ -190,7 +190,6 @@ Mask WarpgroupsEmitter::hasNan(ThreadCode &k, const Index &batch, const Index &h
 SmallVector<Buffer> WarpgroupsEmitter::launch(const Index &blocks) {
   auto limits = DeviceLimitsOp::create(k.b, k.loc, k.b.getIndexType(), k.b.getIndexType());
   Index processors = maximum(k.asIndex(limits.getProcessors()), 1);
-  auto ceilDiv = [](const Index &x, const Index &y) { return (x + (y - 1)) / y; };
   Index rounds = maximum(ceilDiv(blocks, processors), 1);
   blocksInAll = blocks, grid = ceilDiv(blocks, rounds);
   memory = w.launch(grid, kThreadsInAll, sharedBytes());

@@ -18,8 +18,6 @@ int64_t pitchOf(const RecurrentSpec &spec) { return llvm::alignTo(spec.hidden, 4
 /// Threads that share a sum, each with a few fours of its products: a power of two.
 int64_t widthOf(const RecurrentSpec &spec) { return spec.hidden <= 64 ? 8 : spec.hidden <= 256 ? 16 : 32; }
 
-Index ceilDiv(Index x, Index y) { return (x + (y - 1)) / y; }
-
 class GpuRecurrentEmitter {
 public:
   GpuRecurrentEmitter(KernelFunction &f, const RecurrentSpec &spec)
@@ -96,7 +94,7 @@ GpuRecurrentEmitter::Split GpuRecurrentEmitter::split() {
   split.units = minimum(split.units, maximum(least, sharedBytes / unitBytes));
   split.fits = split.units * unitBytes < sharedBytes + 1;
   split.parts = ceilDiv(units, split.units);
-  Index groups = minimum(maximum(one, perDirection / split.parts), attn::ceilDiv(places.batch, items));
+  Index groups = minimum(maximum(one, perDirection / split.parts), ceilDiv(places.batch, items));
   split.items = maximum(one, ceilDiv(places.batch, maximum(one, groups)));
   split.groups = ceilDiv(places.batch, split.items);
   return split;
@@ -116,7 +114,7 @@ void GpuRecurrentEmitter::emit() {
 void GpuRecurrentEmitter::emitStart() {
   OpBuilder::InsertionGuard guard(k.b);
   Index count = places.batch * directions * pitch;
-  k.launch(attn::ceilDiv(count, kThreads), kThreads, {});
+  k.launch(ceilDiv(count, kThreads), kThreads, {});
   Index id = k.block * kThreads + k.thread;
   k.when(id < count, [&] {
     Index row = id / pitch, unit = id % pitch, direction = row / places.batch, item = row % places.batch;
