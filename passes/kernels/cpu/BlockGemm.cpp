@@ -1,5 +1,4 @@
 #include "passes/kernels/cpu/BlockGemmEmitter.h"
-#include "passes/kernels/cpu/TileHeights.h"
 
 using namespace mlir;
 
@@ -91,13 +90,6 @@ void BlockGemmEmitter::emitTask(const Index &task) {
   emitRows();
 }
 
-/// The heights that occur below `most`, and `most`.
-SmallVector<int64_t> BlockGemmEmitter::heightsUpTo(int64_t most) {
-  if (ShapedType::isDynamic(spec.m) || spec.m > BlockGemmSpec::kFewRows)
-    return llvm::to_vector(llvm::seq_inclusive<int64_t>(1, most));
-  return {spec.m};
-}
-
 /// Asks for codes that lie ahead of those of `step`: where each is read once they are a stream from memory.
 void BlockGemmEmitter::prefetchAhead(const Index &step) {
   constexpr int64_t kLineBytes = 64, kAhead = 4096, kWordBytes = 4;
@@ -145,8 +137,8 @@ Vec BlockGemmEmitter::row(const Vec &word, int64_t place, const BlockFactors &fa
 /// The sums of up to kFewRows rows.
 void BlockGemmEmitter::emitFewRows() {
   auto byNumbers = [&] {
-    atHeight(k.b, k.loc, taskRows.value(), heightsUpTo(BlockGemmSpec::kFewRows),
-             [&](int64_t height) { emitFew(height); });
+    auto [least, most] = tileHeights(spec.m, BlockGemmSpec::kFewRows);
+    k.match(taskRows, least, most, [&](int64_t height) { emitFew(height); });
   };
   if (!spec.hasDigits)
     return byNumbers();
@@ -227,9 +219,7 @@ void BlockGemmEmitter::emitMany() {
     unpack(depth / spec.block, minimum(k.index(perDepth), k.index(spec.numBlocks()) - depth / spec.block));
     k.loop(0, numTiles, 1, [&](Index tile) {
       Index height = minimum(k.index(spec.tileRows), taskRows - tile * spec.tileRows);
-      SmallVector<int64_t> heights = llvm::to_vector(llvm::seq_inclusive<int64_t>(1, spec.tileRows));
-      atHeight(k.b, k.loc, height.value(), heights,
-               [&](int64_t rows) { addDepth(rows, tile, depth, size, depth == 0); });
+      k.match(height, 1, spec.tileRows, [&](int64_t rows) { addDepth(rows, tile, depth, size, depth == 0); });
     });
   });
 }

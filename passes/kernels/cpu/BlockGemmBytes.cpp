@@ -1,6 +1,5 @@
 #include "passes/kernels/cpu/BlockGemmEmitter.h"
 #include "passes/kernels/cpu/ByteProducts.h"
-#include "passes/kernels/cpu/TileHeights.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -171,9 +170,7 @@ void BlockGemmEmitter::emitManyBytes() {
     unpackBytes(firstBlock * (spec.block / group), blocks * (spec.block / group));
     k.loop(0, numTiles, 1, [&](Index tile) {
       Index height = minimum(k.index(spec.tileRows), taskRows - tile * spec.tileRows);
-      SmallVector<int64_t> heights = llvm::to_vector(llvm::seq_inclusive<int64_t>(1, spec.tileRows));
-      atHeight(k.b, k.loc, height.value(), heights,
-               [&](int64_t rows) { addByteDepth(rows, tile, firstBlock, blocks); });
+      k.match(height, 1, spec.tileRows, [&](int64_t rows) { addByteDepth(rows, tile, firstBlock, blocks); });
     });
   });
 }

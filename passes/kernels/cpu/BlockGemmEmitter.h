@@ -28,7 +28,6 @@ private:
   void takeTask(const Index &task, const Index &rowsOfChunk);
   void makeTable();
   void emitTask(const Index &task);
-  llvm::SmallVector<int64_t> heightsUpTo(int64_t most);
   void emitFewRows();
   void emitFew(int64_t height);
   Vecs addBlock(int64_t height, const Index &number, int64_t size, const Vecs &totals);

@@ -1,7 +1,5 @@
 #include "passes/kernels/cpu/GemmEmitter.h"
 
-#include "passes/kernels/cpu/TileHeights.h"
-
 using namespace mlir;
 
 namespace attn {
@@ -111,11 +109,10 @@ void GemmEmitter::emitTask(const Index &task) {
 void GemmEmitter::emitBlock() {
   if (spec.m == 0)
     return;
-  SmallVector<int64_t> heights = tileHeights(spec.m, spec.tileRows);
-  if ((wide || filled) &&
-      ShapedType::isDynamic(spec.m)) // rows that one block doesn't hold are at least two halves of one
-    heights.erase(heights.begin(), heights.begin() + (spec.tileRows - 1) / 2);
-  atHeight(k.b, k.loc, tileHeight, heights, [&](int64_t height) { emitTile(height); });
+  auto [least, most] = tileHeights(spec.m, spec.tileRows);
+  if ((wide || filled) && ShapedType::isDynamic(spec.m))
+    least += (spec.tileRows - 1) / 2; // rows that one block doesn't hold are at least two halves of one
+  k.match(tileHeight, least, most, [&](int64_t height) { emitTile(height); });
   if (!isDirect)
     emitStaged();
 }

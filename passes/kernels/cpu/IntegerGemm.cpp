@@ -1,6 +1,5 @@
 #include "passes/kernels/cpu/IntegerGemmEmitter.h"
 #include "passes/kernels/cpu/PackRows.h"
-#include "passes/kernels/cpu/TileHeights.h"
 
 using namespace mlir;
 
@@ -57,10 +56,11 @@ void IntegerGemmEmitter::emitTask(Index task) {
   Index next = minimum(panelAt + 1, allPanels - 1);
   prefetchAt = next * panelBytes + at * prefetchStep * panels.dim(1);
   prefetchAt = select(blocks == 1, panelAt * panelBytes + kStreamAhead, prefetchAt);
-  atHeight(k.b, k.loc, tileHeight.value(), tileHeights(spec.m, spec.tileRows),
-           [&](int64_t height) { emitTile(height); });
-  if (spec.m != 0)
-    emitRows(row, k.index(0), tileHeight);
+  if (spec.m == 0)
+    return;
+  auto [least, most] = tileHeights(spec.m, spec.tileRows);
+  k.match(tileHeight, least, most, [&](int64_t height) { emitTile(height); });
+  emitRows(row, k.index(0), tileHeight);
 }
 
 Vecs IntegerGemmEmitter::loadRight(const Index &step) {

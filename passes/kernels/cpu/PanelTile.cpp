@@ -8,6 +8,13 @@ int64_t PanelTile::usedVectors(int64_t n) const {
   return ShapedType::isDynamic(n) ? tileVectors : std::clamp<int64_t>(llvm::divideCeilSigned(n, lanes), 1, tileVectors);
 }
 
+std::pair<int64_t, int64_t> tileHeights(int64_t rows, int64_t most) {
+  if (ShapedType::isDynamic(rows))
+    return {1, most};
+  int64_t count = std::max<int64_t>(llvm::divideCeilSigned(rows, most), 1), least = std::max<int64_t>(rows / count, 1);
+  return {least, rows % count ? least + 1 : least};
+}
+
 void PanelCut::fitRegisters(TargetAttr target) {
   lanes = target.getF32Lanes();
   // 24 + 3 + 1 of 32 registers; 12 + 2 + 1 and 8 + 2 + 1 of 16.

@@ -15,6 +15,10 @@ struct PanelTile {
   int64_t usedVectors(int64_t n) const;
 };
 
+/// The least and the greatest height of tiles that `rows` rows are split into evenly, `most` at most: all of these if
+/// rows are kDynamic.
+std::pair<int64_t, int64_t> tileHeights(int64_t rows, int64_t most);
+
 /// Which rows of A stay in the second-level cache while the panels go by, so that they come once from beyond it.
 struct PanelCut : PanelTile {
   int64_t chunkBlocks = 0; ///< blocks of tileRows rows; 0: all of A

@@ -1,4 +1,5 @@
 // The sums of a panel and what follows from them; Recurrent.cpp has the steps.
+#include "passes/kernels/cpu/PanelTile.h"
 #include "passes/kernels/cpu/RecurrentEmitter.h"
 #include "passes/kernels/shared/Exponential.h"
 
@@ -202,15 +203,11 @@ void RecurrentEmitter::emitPanels(const Task &task, unsigned number, Index panel
   Index blocks = ceilDiv(task.rows, most), divisor = maximum(blocks, 1);
   Index height = task.rows / divisor, extra = task.rows % divisor;
   // Of a group whose size is known only one height or two occur.
-  int64_t least = 1;
-  if (std::optional<int64_t> rows = getConstantIntValue(task.rows.value())) {
-    int64_t count = std::max<int64_t>(1, llvm::divideCeil(*rows, most));
-    least = std::max<int64_t>(1, *rows / count);
-    most = *rows % count ? least + 1 : least;
-  }
+  int64_t known = getConstantIntValue(task.rows.value()).value_or(ShapedType::kDynamic);
+  std::pair<int64_t, int64_t> heights = tileHeights(known, most);
   k.loop(0, blocks, 1, [&](Index block) {
     Index row = task.firstRow + (block * height + minimum(block, extra));
-    k.match(height + toIndex(block < extra), least, most,
+    k.match(height + toIndex(block < extra), heights.first, heights.second,
             [&](int64_t rows) { emitBlock(task, number, panel, row, rows); });
   });
 }
