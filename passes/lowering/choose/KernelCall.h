@@ -20,6 +20,9 @@ public:
   /// Fails where `build` does or another symbol has the name.
   mlir::FailureOr<mlir::func::FuncOp> getOrBuild(llvm::StringRef symbol, BuildFn build);
 
+  /// The module's, for whoever adds others.
+  mlir::SymbolTable &getSymbols() { return symbols; }
+
 private:
   mlir::ModuleOp module;
   mlir::SymbolTable symbols;

@@ -27,7 +27,6 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
-#include "mlir/IR/SymbolTable.h"
 #include "llvm/ADT/StringSwitch.h"
 
 namespace attn {
@@ -62,9 +61,9 @@ class ContractionLowering {
 public:
   /// With `narrowsRows`, factors of products are the sum of `parts` in bf16.
   ContractionLowering(ModuleOp module, WeightStorage weights, bool narrowsRows, int64_t parts)
-      : module(module), symbols(module), kernels(module), target(TargetAttr::lookup(module)), weights(weights),
+      : module(module), kernels(module), target(TargetAttr::lookup(module)), weights(weights),
         narrowsRows(narrowsRows && hasNarrowProducts(target)), parts(parts), rewriter(module.getContext()),
-        panels(module, symbols) {
+        panels(module, kernels.getSymbols()) {
     if (narrowsRows && parts == 1 && weights.storage == PanelStorage::F32)
       this->weights.storage = PanelStorage::BF16;
   }
@@ -109,7 +108,6 @@ private:
   }
 
   ModuleOp module;
-  SymbolTable symbols;
   KernelTable kernels;
   TargetAttr target;
   WeightStorage weights;

@@ -29,7 +29,7 @@ namespace {
 class RecurrentLowering {
 public:
   RecurrentLowering(ModuleOp module, WeightStorage weights)
-      : symbols(module), globals(module, symbols), halves(symbols, globals), kernels(module),
+      : kernels(module), globals(module, kernels.getSymbols()), halves(kernels.getSymbols(), globals),
         target(TargetAttr::lookup(module)), weights(weights), b(module.getContext()) {}
 
   void lower(const RecurrentLayer &layer);
@@ -50,10 +50,9 @@ private:
     return remark::RemarkOpts::name(name).category("attn-lower-recurrent");
   }
 
-  SymbolTable symbols;
+  KernelTable kernels;
   DerivedGlobals globals;
   StoredHalves halves;
-  KernelTable kernels;
   TargetAttr target;
   WeightStorage weights;
   IRRewriter b;

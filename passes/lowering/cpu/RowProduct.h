@@ -44,8 +44,8 @@ mlir::Value emitRowProduct(mlir::RewriterBase &rewriter, mlir::Location loc, con
 template <typename Op, typename Spec> class RowProductLowering {
 public:
   RowProductLowering(mlir::ModuleOp module, llvm::StringRef category)
-      : module(module), symbols(module), kernels(module), globals(module, symbols), target(TargetAttr::lookup(module)),
-        rewriter(module.getContext()), category(category) {}
+      : module(module), kernels(module), symbols(kernels.getSymbols()), globals(module, symbols),
+        target(TargetAttr::lookup(module)), rewriter(module.getContext()), category(category) {}
   virtual ~RowProductLowering() = default;
 
   void run() {
@@ -83,8 +83,8 @@ protected:
   }
 
   mlir::ModuleOp module;
-  mlir::SymbolTable symbols;
   KernelTable kernels;
+  mlir::SymbolTable &symbols;
   DerivedGlobals globals;
   TargetAttr target;
   mlir::IRRewriter rewriter;
