@@ -134,7 +134,12 @@ std::unique_ptr<Kernel> compileAttention(StringRef isa, const Attention &attenti
           Type type = isInBytes ? getNarrowType(wide, builder.getI8Type()) : wide.clone(stored);
           operand = UnrealizedConversionCastOp::create(before, loc, type, operand).getResult(0);
         }
-      kernel = buildAttention(builder, loc, AttentionSpec::get(op, target, /*narrow=*/isa == "avx512bf16", operands));
+      auto spec = AttentionSpec::get(op, target, /*narrow=*/isa == "avx512bf16", operands);
+      std::string reason;
+      if (canBuildAttention(spec, &reason))
+        kernel = buildAttention(builder, loc, spec);
+      else
+        emitError(loc) << reason;
     });
     return kernel;
   });

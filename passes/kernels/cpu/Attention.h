@@ -24,8 +24,7 @@ namespace attn {
 /// nothing but its own head, so every cut gives the same bits. Few queries on
 /// few heads split their keys, in parts that depend on the sizes alone; a
 /// second scf.parallel merges them.
-mlir::FailureOr<mlir::func::FuncOp> buildAttention(mlir::OpBuilder &builder, mlir::Location loc,
-                                                   const AttentionSpec &spec);
+mlir::func::FuncOp buildAttention(mlir::OpBuilder &builder, mlir::Location loc, const AttentionSpec &spec);
 
 } // namespace attn
 

@@ -118,8 +118,7 @@ bool canBuildBlockGemm(const BlockGemmSpec &spec, std::string *reason = nullptr)
 ///
 /// One scf.parallel runs over chunks of rows and, within one, panels; before it, one over rows that are rounded or
 /// parted, and one over chunks and panels of tiles. Emits a diagnostic at `loc` where canBuildBlockGemm is false.
-mlir::FailureOr<mlir::func::FuncOp> buildBlockGemm(mlir::OpBuilder &builder, mlir::Location loc,
-                                                   const BlockGemmSpec &spec);
+mlir::func::FuncOp buildBlockGemm(mlir::OpBuilder &builder, mlir::Location loc, const BlockGemmSpec &spec);
 
 } // namespace attn
 

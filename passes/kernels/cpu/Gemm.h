@@ -117,7 +117,7 @@ bool canBuildGemm(const GemmSpec &spec, std::string *reason = nullptr);
 /// the next panel. With sharesPanels one before it runs over panels and the blocks of rows that share them; with
 /// hasHalfTiles two before that, over rows and over panels and 128 rows. Emits a
 /// diagnostic at `loc` where canBuildGemm is false.
-mlir::FailureOr<mlir::func::FuncOp> buildGemm(mlir::OpBuilder &builder, mlir::Location loc, const GemmSpec &spec);
+mlir::func::FuncOp buildGemm(mlir::OpBuilder &builder, mlir::Location loc, const GemmSpec &spec);
 
 } // namespace attn
 

@@ -58,8 +58,7 @@ bool canBuildIntegerGemm(const IntegerGemmSpec &spec, std::string *reason = null
 ///
 /// One scf.parallel runs over all micro-tiles, those of one panel and chunk one after the other. Emits a diagnostic at
 /// `loc` where canBuildIntegerGemm is false.
-mlir::FailureOr<mlir::func::FuncOp> buildIntegerGemm(mlir::OpBuilder &builder, mlir::Location loc,
-                                                     const IntegerGemmSpec &spec);
+mlir::func::FuncOp buildIntegerGemm(mlir::OpBuilder &builder, mlir::Location loc, const IntegerGemmSpec &spec);
 
 } // namespace attn
 

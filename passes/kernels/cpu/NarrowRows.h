@@ -12,8 +12,7 @@ bool canBuildCpuNarrowRows(const NarrowRowsSpec &spec, std::string *reason = nul
 /// Emits the kernel `spec.symbol()` with the arguments (rows, bytes): the
 /// greatest magnitude of a row, then its codes and its scale, as
 /// attn.narrow_rows says. One scf.parallel over the rows.
-mlir::FailureOr<mlir::func::FuncOp> buildNarrowRows(mlir::OpBuilder &builder, mlir::Location loc,
-                                                    const NarrowRowsSpec &spec);
+mlir::func::FuncOp buildNarrowRows(mlir::OpBuilder &builder, mlir::Location loc, const NarrowRowsSpec &spec);
 
 } // namespace attn
 

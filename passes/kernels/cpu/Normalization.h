@@ -11,20 +11,17 @@ namespace attn {
 /// L1. NaN and infinities give what the formula gives. Reads an element before
 /// it writes the same one and nothing afterwards: input and result may be one
 /// buffer. One scf.parallel over the rows.
-mlir::FailureOr<mlir::func::FuncOp> buildRowSoftmax(mlir::OpBuilder &builder, mlir::Location loc,
-                                                    const RowSoftmaxSpec &spec);
+mlir::func::FuncOp buildRowSoftmax(mlir::OpBuilder &builder, mlir::Location loc, const RowSoftmaxSpec &spec);
 
 /// The same down columns, a register of which lie side by side. One scf.parallel
 /// over registers of columns.
-mlir::FailureOr<mlir::func::FuncOp> buildColumnSoftmax(mlir::OpBuilder &builder, mlir::Location loc,
-                                                       const ColumnSoftmaxSpec &spec);
+mlir::func::FuncOp buildColumnSoftmax(mlir::OpBuilder &builder, mlir::Location loc, const ColumnSoftmaxSpec &spec);
 
 /// Emits the kernel `spec.symbol()` with the arguments (input, scale, bias if
 /// any, result). Mean, then the variance about it, then the result: the sum of
 /// squares is never taken about 0, where it would cancel. Input and result may
 /// be one buffer. One scf.parallel over the rows.
-mlir::FailureOr<mlir::func::FuncOp> buildLayerNorm(mlir::OpBuilder &builder, mlir::Location loc,
-                                                   const LayerNormSpec &spec);
+mlir::func::FuncOp buildLayerNorm(mlir::OpBuilder &builder, mlir::Location loc, const LayerNormSpec &spec);
 
 } // namespace attn
 

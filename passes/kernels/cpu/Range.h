@@ -26,7 +26,7 @@ bool canBuildRange(const RangeSpec &spec, std::string *reason = nullptr);
 /// Emits the kernel `spec.symbol()` with the arguments (input, parts, greatest, least): memref<2x64xf32> for what the
 /// parts give, and memref<f32> twice. NaN wins; of nothing they are -inf and inf. One scf.parallel over the parts,
 /// whose results are then combined: extremes are the same in any order.
-mlir::FailureOr<mlir::func::FuncOp> buildRange(mlir::OpBuilder &builder, mlir::Location loc, const RangeSpec &spec);
+mlir::func::FuncOp buildRange(mlir::OpBuilder &builder, mlir::Location loc, const RangeSpec &spec);
 
 } // namespace attn
 

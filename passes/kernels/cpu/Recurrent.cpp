@@ -152,10 +152,8 @@ void RecurrentEmitter::emit() {
     k.when(places.batch < kGroup + 1, [&] { emitChunks(); }, [&] { emitGroups(); });
 }
 
-FailureOr<func::FuncOp> buildRecurrent(OpBuilder &builder, Location loc, const RecurrentSpec &spec) {
-  std::string reason;
-  if (!canBuildRecurrent(spec, &reason))
-    return emitError(loc, "cannot build a recurrent kernel: ") << reason;
+func::FuncOp buildRecurrent(OpBuilder &builder, Location loc, const RecurrentSpec &spec) {
+  assert(canBuildRecurrent(spec));
   KernelFunction f(builder, loc, spec.symbol());
   f.function.setPrivate();
   RecurrentEmitter(f, spec).emit();

@@ -24,8 +24,7 @@ namespace attn {
 /// Items are independent: one scf.parallel runs over directions and groups of
 /// items, each with all its steps. Where that is one task and the weights are
 /// large, each step runs its panels in parallel instead.
-mlir::FailureOr<mlir::func::FuncOp> buildRecurrent(mlir::OpBuilder &builder, mlir::Location loc,
-                                                   const RecurrentSpec &spec);
+mlir::func::FuncOp buildRecurrent(mlir::OpBuilder &builder, mlir::Location loc, const RecurrentSpec &spec);
 
 } // namespace attn
 

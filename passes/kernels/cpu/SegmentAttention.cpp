@@ -203,10 +203,8 @@ bool canBuildSegmentAttention(const SegmentAttentionSpec &spec, std::string *rea
   return true;
 }
 
-FailureOr<func::FuncOp> buildSegmentAttention(OpBuilder &builder, Location loc, const SegmentAttentionSpec &spec) {
-  std::string reason;
-  if (!canBuildSegmentAttention(spec, &reason))
-    return emitError(loc, "cannot build a segment attention kernel: ") << reason;
+func::FuncOp buildSegmentAttention(OpBuilder &builder, Location loc, const SegmentAttentionSpec &spec) {
+  assert(canBuildSegmentAttention(spec));
   KernelFunction f(builder, loc, spec.symbol());
   SmallVector<Buffer> buffers;
   for (MemRefType type : spec.types)

@@ -34,8 +34,8 @@ bool canBuildSegmentAttention(const SegmentAttentionSpec &spec, std::string *rea
 /// edges are swept for their maximum, then in blocks: the weights of a block go to scratch, and its values, fetched
 /// meanwhile, are added in as many registers as there are, so that each result is touched once a block. The sum of a
 /// block joins that of the blocks before it: a node may have 100,000 edges. One scf.parallel over the nodes.
-mlir::FailureOr<mlir::func::FuncOp> buildSegmentAttention(mlir::OpBuilder &builder, mlir::Location loc,
-                                                          const SegmentAttentionSpec &spec);
+mlir::func::FuncOp buildSegmentAttention(mlir::OpBuilder &builder, mlir::Location loc,
+                                         const SegmentAttentionSpec &spec);
 
 } // namespace attn
 

@@ -31,7 +31,7 @@ bool canBuildTopK(const TopKSpec &spec, std::string *reason = nullptr);
 /// costs one comparison; n log k steps at worst. The heap is sorted in its place
 /// at the end. Elements are compared as integers of one order with them, so that
 /// NaN, -0 and the direction cost nothing there. One scf.parallel over the rows.
-mlir::FailureOr<mlir::func::FuncOp> buildTopK(mlir::OpBuilder &builder, mlir::Location loc, const TopKSpec &spec);
+mlir::func::FuncOp buildTopK(mlir::OpBuilder &builder, mlir::Location loc, const TopKSpec &spec);
 
 } // namespace attn
 

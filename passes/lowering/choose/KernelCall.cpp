@@ -19,9 +19,8 @@ FailureOr<func::FuncOp> KernelTable::getOrBuild(StringRef symbol, BuildFn build)
     return failure();
   }
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
-  FailureOr<func::FuncOp> kernel = build(builder);
-  if (succeeded(kernel))
-    symbols.insert(*kernel);
+  func::FuncOp kernel = build(builder);
+  symbols.insert(kernel);
   return kernel;
 }
 

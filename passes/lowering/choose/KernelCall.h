@@ -14,11 +14,16 @@ class KernelTable {
 public:
   explicit KernelTable(mlir::ModuleOp module) : module(module), symbols(module) {}
 
-  using BuildFn = llvm::function_ref<mlir::FailureOr<mlir::func::FuncOp>(mlir::OpBuilder &)>;
+  using BuildFn = llvm::function_ref<mlir::func::FuncOp(mlir::OpBuilder &)>;
 
   /// The kernel `symbol`, built at the end of the module where it is missing.
-  /// Fails where `build` does or another symbol has the name.
+  /// Fails where another symbol has the name.
   mlir::FailureOr<mlir::func::FuncOp> getOrBuild(llvm::StringRef symbol, BuildFn build);
+  /// The kernel that `build` makes of `spec`.
+  template <typename Spec, typename Build>
+  mlir::FailureOr<mlir::func::FuncOp> getOrBuild(const Spec &spec, mlir::Location loc, Build build) {
+    return getOrBuild(spec.symbol(), [&](mlir::OpBuilder &builder) { return build(builder, loc, spec); });
+  }
 
   /// The module's, for whoever adds others.
   mlir::SymbolTable &getSymbols() { return symbols; }

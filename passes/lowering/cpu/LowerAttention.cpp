@@ -127,8 +127,7 @@ std::string lower(AttentionOp op, KernelTable &kernels, TargetAttr target, Round
   spec = AttentionSpec::get(op, target, /*narrow=*/rounded, operands);
   if (!canBuildAttention(spec, &reason))
     return reason;
-  FailureOr<func::FuncOp> kernel =
-      kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return buildAttention(builder, op.getLoc(), spec); });
+  FailureOr<func::FuncOp> kernel = kernels.getOrBuild(spec, op.getLoc(), buildAttention);
   if (failed(kernel))
     return "the name '" + spec.symbol() + "' is taken";
   ReifiedRankedShapedTypeDims shapes;

@@ -44,7 +44,7 @@ private:
   void readHalves(BlockProductOp op);
   BlockGemmSpec makeSpec(BlockProductOp op, const std::optional<Epilogue> &epilogue) override;
   bool canBuild(const BlockGemmSpec &spec, std::string *reason) override { return canBuildBlockGemm(spec, reason); }
-  FailureOr<func::FuncOp> build(OpBuilder &builder, Location loc, const BlockGemmSpec &spec) override {
+  func::FuncOp build(OpBuilder &builder, Location loc, const BlockGemmSpec &spec) override {
     return buildBlockGemm(builder, loc, spec);
   }
   Value emitCall(BlockProductOp op, const std::optional<Epilogue> &epilogue, const BlockGemmSpec &spec,

@@ -124,7 +124,7 @@ private:
 /// The kernel that packs what the run computes for `spec`.
 FailureOr<func::FuncOp> ContractionLowering::getPacking(const GemmSpec &spec, Location loc) {
   PackPanelsSpec pack{spec.k, spec.n, spec.panelWidth(), spec.lanes};
-  return kernels.getOrBuild(pack.symbol(), [&](OpBuilder &builder) { return buildPackPanels(builder, loc, pack); });
+  return kernels.getOrBuild(pack, loc, buildPackPanels);
 }
 
 /// Panels of what the run computes, packed by that kernel.
@@ -307,8 +307,7 @@ void ContractionLowering::lower(linalg::LinalgOp op) {
   spec.hasNarrowResult = parts == 1 && isReadNarrow(last->getResult(0));
   if (spec.hasNarrowResult && epilogue) // GELU's error is far below its rounding
     epilogue->op.getBody()->walk([](math::ErfOp erf) { erf.setFastmath(arith::FastMathFlags::afn); });
-  FailureOr<func::FuncOp> kernel =
-      kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return buildGemm(builder, loc, spec); });
+  FailureOr<func::FuncOp> kernel = kernels.getOrBuild(spec, loc, buildGemm);
   if (failed(kernel))
     return missed("the name '" + spec.symbol() + "' is taken");
   if (!match.global && failed(getPacking(spec, loc)))

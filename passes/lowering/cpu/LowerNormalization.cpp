@@ -101,8 +101,7 @@ private:
     std::string reason;
     if (!canBuild(spec, &reason))
       return missed(op, name, reason);
-    FailureOr<func::FuncOp> kernel =
-        kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return build(builder, op->getLoc(), spec); });
+    FailureOr<func::FuncOp> kernel = kernels.getOrBuild(spec, op->getLoc(), build);
     if (failed(kernel))
       return missed(op, name, "the name '" + spec.symbol() + "' is taken");
     IRRewriter rewriter(op);

@@ -41,7 +41,7 @@ public:
 private:
   IntegerGemmSpec makeSpec(IntegerProductOp op, const std::optional<Epilogue> &epilogue) override;
   bool canBuild(const IntegerGemmSpec &spec, std::string *reason) override { return canBuildIntegerGemm(spec, reason); }
-  FailureOr<func::FuncOp> build(OpBuilder &builder, Location loc, const IntegerGemmSpec &spec) override {
+  func::FuncOp build(OpBuilder &builder, Location loc, const IntegerGemmSpec &spec) override {
     return buildIntegerGemm(builder, loc, spec);
   }
   LogicalResult buildOthers(IntegerProductOp op, const IntegerGemmSpec &spec) override {
@@ -71,14 +71,12 @@ IntegerGemmSpec ProductLowering::makeSpec(IntegerProductOp op, const std::option
 FailureOr<func::FuncOp> ProductLowering::getPacking(IntegerProductOp op, const IntegerGemmSpec &spec) {
   PackBytesSpec pack{spec.k,       spec.n,     op.getTransposed(), op.getIsUnsigned(), spec.panelWidth(),
                      spec.group(), spec.lanes, spec.ordersSteps()};
-  return kernels.getOrBuild(pack.symbol(),
-                            [&](OpBuilder &builder) { return buildPackBytes(builder, op.getLoc(), pack); });
+  return kernels.getOrBuild(pack, op.getLoc(), buildPackBytes);
 }
 
 FailureOr<func::FuncOp> ProductLowering::getRowPacking(IntegerProductOp op, const IntegerGemmSpec &spec) {
   PackRowsSpec pack{spec.m, spec.k};
-  return kernels.getOrBuild(pack.symbol(),
-                            [&](OpBuilder &builder) { return buildPackRows(builder, op.getLoc(), pack); });
+  return kernels.getOrBuild(pack, op.getLoc(), buildPackRows);
 }
 
 /// The rows of `matrix`, which the product has on its left, as tiles, and their sums; once for products of the same
@@ -162,8 +160,7 @@ private:
       remark::missed(loc, name) << remark::reason("{0}", reason);
       return;
     }
-    FailureOr<func::FuncOp> kernel =
-        kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return buildRange(builder, loc, spec); });
+    FailureOr<func::FuncOp> kernel = kernels.getOrBuild(spec, loc, buildRange);
     if (failed(kernel))
       return;
     remark::passed(loc, name) << remark::add("{0}", spec.symbol());

@@ -179,8 +179,7 @@ void RecurrentLowering::lower(const RecurrentLayer &layer) {
     remark::missed(loc, remarkNamed(name)) << remark::reason("{0}", *reason);
     return;
   }
-  FailureOr<func::FuncOp> kernel =
-      kernels.getOrBuild(spec.symbol(), [&](OpBuilder &builder) { return buildRecurrent(builder, loc, spec); });
+  FailureOr<func::FuncOp> kernel = kernels.getOrBuild(spec, loc, buildRecurrent);
   if (failed(kernel)) {
     remark::missed(loc, remarkNamed(name)) << remark::reason("the name '{0}' is taken", spec.symbol());
     return;

@@ -31,8 +31,7 @@ std::string lowerSegments(SegmentAttentionOp op, KernelTable &kernels, TargetAtt
   std::string reason;
   if (!canBuildSegmentAttention(spec, &reason))
     return reason;
-  FailureOr<func::FuncOp> kernel = kernels.getOrBuild(
-      spec.symbol(), [&](OpBuilder &builder) { return buildSegmentAttention(builder, op.getLoc(), spec); });
+  FailureOr<func::FuncOp> kernel = kernels.getOrBuild(spec, op.getLoc(), buildSegmentAttention);
   if (failed(kernel))
     return "the name '" + spec.symbol() + "' is taken";
   IRRewriter rewriter(op);

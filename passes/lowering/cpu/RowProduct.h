@@ -60,7 +60,7 @@ protected:
   virtual std::string prepare(Op) { return ""; }
   virtual Spec makeSpec(Op op, const MaybeEpilogue &epilogue) = 0;
   virtual bool canBuild(const Spec &spec, std::string *reason) = 0;
-  virtual mlir::FailureOr<mlir::func::FuncOp> build(mlir::OpBuilder &builder, mlir::Location loc, const Spec &spec) = 0;
+  virtual mlir::func::FuncOp build(mlir::OpBuilder &builder, mlir::Location loc, const Spec &spec) = 0;
   /// Builds what other kernels the call needs; fails where the name of one is taken.
   virtual mlir::LogicalResult buildOthers(Op, const Spec &) { return mlir::success(); }
   /// What stands in place of the product, or of its epilogue.

@@ -22,7 +22,7 @@ private:
       return fail(reason, "the epilogue has an op that a tile cannot end with");
     return isIntegerProduct(spec, reason);
   }
-  FailureOr<func::FuncOp> build(OpBuilder &builder, Location loc, const GpuIntegerSpec &spec) override {
+  func::FuncOp build(OpBuilder &builder, Location loc, const GpuIntegerSpec &spec) override {
     return buildGpuIntegerGemm(builder, loc, spec);
   }
   FailureOr<func::FuncOp> getPacking(IntegerProductOp op, const GpuIntegerSpec &spec) {

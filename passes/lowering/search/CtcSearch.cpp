@@ -64,7 +64,7 @@ KernelOp CtcLowering::call(const std::string &symbol, ValueRange ins, ValueRange
   FailureOr<func::FuncOp> kernel = kernels.getOrBuild(symbol, [&](OpBuilder &at) {
     func::FuncOp function = build(at);
     target.finish(function);
-    return FailureOr<func::FuncOp>(function);
+    return function;
   });
   assert(succeeded(kernel) && "a symbol of the model has the name of a kernel");
   return KernelOp::create(b, loc, into.getTypes(), SymbolRefAttr::get(*kernel), ins, into, DenseI64ArrayAttr());

@@ -91,7 +91,7 @@ SmallVector<Value> SearchLoop::call(StringRef role, ValueRange ins,
   FailureOr<func::FuncOp> kernel = kernels.getOrBuild(key, [&](OpBuilder &at) {
     func::FuncOp function = build(at, key);
     target.finish(function);
-    return FailureOr<func::FuncOp>(function);
+    return function;
   });
   assert(succeeded(kernel) && "a symbol of the model has the name of a kernel");
   auto result =

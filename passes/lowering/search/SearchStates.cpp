@@ -69,7 +69,7 @@ func::FuncOp attn::getMoveKernel(KernelTable &kernels, const SearchKernels &targ
     ShapedType::isDynamic(size) ? text << "_n" : text << "_" << size;
   text << "_" << spec.state.getElementType();
   FailureOr<func::FuncOp> kernel =
-      kernels.getOrBuild(symbol, [&](OpBuilder &at) { return FailureOr<func::FuncOp>(target.move(at, symbol, spec)); });
+      kernels.getOrBuild(symbol, [&](OpBuilder &at) { return target.move(at, symbol, spec); });
   assert(succeeded(kernel) && "a symbol of the model has the name of a kernel");
   return *kernel;
 }
