@@ -21,15 +21,12 @@ protected:
   static MemRefType f32(OpBuilder &b, ArrayRef<int64_t> shape) { return MemRefType::get(shape, b.getF32Type()); }
 
   std::unique_ptr<Kernel> softmax(ArrayRef<int64_t> shape, bool log) {
-    return Kernel::compile(GetParam(), [&](OpBuilder &b, Location loc) {
-      TargetAttr target = makeTarget(*b.getContext(), GetParam());
-      return buildRowSoftmax(b, loc, {f32(b, shape), log, target.getF32Lanes()});
-    });
+    return columnSoftmax(shape, static_cast<int64_t>(shape.size()) - 1, log);
   }
   std::unique_ptr<Kernel> columnSoftmax(ArrayRef<int64_t> shape, int64_t dim, bool log) {
     return Kernel::compile(GetParam(), [&](OpBuilder &b, Location loc) {
       TargetAttr target = makeTarget(*b.getContext(), GetParam());
-      return buildColumnSoftmax(b, loc, {f32(b, shape), dim, log, target.getF32Lanes()});
+      return buildSoftmax(b, loc, {f32(b, shape), dim, log, target.getF32Lanes()});
     });
   }
   std::unique_ptr<Kernel> layerNorm(ArrayRef<int64_t> shape, int64_t axis, bool hasBias, float epsilon) {

@@ -103,14 +103,11 @@ func::FuncOp emitRows(OpBuilder &builder, Location loc, StringRef symbol, ArrayR
   return f.function;
 }
 
-} // namespace
-
 //===----------------------------------------------------------------------===//
 // Softmax
 //===----------------------------------------------------------------------===//
 
-func::FuncOp buildRowSoftmax(OpBuilder &builder, Location loc, const RowSoftmaxSpec &spec) {
-  assert(canBuildRowSoftmax(spec));
+func::FuncOp buildRowSoftmax(OpBuilder &builder, Location loc, const SoftmaxSpec &spec) {
   auto emitRow = [&](Code &k, Row &row, ArrayRef<Buffer> buffers, Index) {
     Buffer input = buffers[0], output = buffers[1];
     Vec top = row.reduce(-Code::kInfinity, greaterOf,
@@ -128,11 +125,10 @@ func::FuncOp buildRowSoftmax(OpBuilder &builder, Location loc, const RowSoftmaxS
       row.store(result, output, piece);
     });
   };
-  return emitRows(builder, loc, spec.symbol(), {spec.type, spec.type}, spec.type.getRank() - 1, spec.lanes, emitRow);
+  return emitRows(builder, loc, spec.symbol(), {spec.type, spec.type}, spec.dim, spec.lanes, emitRow);
 }
 
-func::FuncOp buildColumnSoftmax(OpBuilder &builder, Location loc, const ColumnSoftmaxSpec &spec) {
-  assert(canBuildColumnSoftmax(spec));
+func::FuncOp buildColumnSoftmax(OpBuilder &builder, Location loc, const SoftmaxSpec &spec) {
   KernelFunction f(builder, loc, spec.symbol());
   f.function->setAttr(kPollsAttr, builder.getUnitAttr());
   Code &k = f.k;
@@ -158,6 +154,13 @@ func::FuncOp buildColumnSoftmax(OpBuilder &builder, Location loc, const ColumnSo
     });
   });
   return f.function;
+}
+
+} // namespace
+
+func::FuncOp buildSoftmax(OpBuilder &builder, Location loc, const SoftmaxSpec &spec) {
+  assert(canBuildSoftmax(spec));
+  return spec.isOverLast() ? buildRowSoftmax(builder, loc, spec) : buildColumnSoftmax(builder, loc, spec);
 }
 
 //===----------------------------------------------------------------------===//

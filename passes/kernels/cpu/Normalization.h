@@ -8,14 +8,11 @@ namespace attn {
 
 /// Emits the kernel `spec.symbol()` with the arguments (input, result). Maximum,
 /// exponentials and their sum, quotient: three sweeps over a row that stays in
-/// L1. NaN and infinities give what the formula gives. Reads an element before
-/// it writes the same one and nothing afterwards: input and result may be one
-/// buffer. One scf.parallel over the rows.
-mlir::func::FuncOp buildRowSoftmax(mlir::OpBuilder &builder, mlir::Location loc, const RowSoftmaxSpec &spec);
-
-/// The same down columns, a register of which lie side by side. One scf.parallel
-/// over registers of columns.
-mlir::func::FuncOp buildColumnSoftmax(mlir::OpBuilder &builder, mlir::Location loc, const ColumnSoftmaxSpec &spec);
+/// L1, or down columns, a register of which lie side by side. NaN and infinities
+/// give what the formula gives. Reads an element before it writes the same one
+/// and nothing afterwards: input and result may be one buffer. One scf.parallel
+/// over the rows, or over registers of columns.
+mlir::func::FuncOp buildSoftmax(mlir::OpBuilder &builder, mlir::Location loc, const SoftmaxSpec &spec);
 
 /// Emits the kernel `spec.symbol()` with the arguments (input, scale, bias if
 /// any, result). Mean, then the variance about it, then the result: the sum of

@@ -215,7 +215,7 @@ bool canBuildGpuRows(MemRefType type, std::string &reason) {
   return false;
 }
 
-func::FuncOp buildGpuRowSoftmax(OpBuilder &builder, Location loc, StringRef symbol, const RowSoftmaxSpec &spec) {
+func::FuncOp buildGpuRowSoftmax(OpBuilder &builder, Location loc, StringRef symbol, const SoftmaxSpec &spec) {
   RowEmitter rows(builder, loc, symbol, spec.type, spec.type.getRank() - 1);
   return rows.emit({spec.type, spec.type}, [&] {
     Num top = rows.reduce(-std::numeric_limits<double>::infinity(), greater, [](Num x) { return x; });

@@ -14,7 +14,7 @@ bool canBuildGpuRows(mlir::MemRefType type, std::string &reason);
 /// again for each step. Sums are f32, and the result is rounded once. Arguments and what may share a buffer are those
 /// of the kernels for CPUs; a spec's lanes don't count.
 mlir::func::FuncOp buildGpuRowSoftmax(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
-                                      const RowSoftmaxSpec &spec);
+                                      const SoftmaxSpec &spec);
 mlir::func::FuncOp buildGpuLayerNorm(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
                                      const LayerNormSpec &spec);
 

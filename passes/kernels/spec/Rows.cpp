@@ -18,37 +18,21 @@ std::string shapeText(MemRefType type) {
 
 } // namespace
 
-RowSoftmaxSpec RowSoftmaxSpec::get(SoftmaxOp op, TargetAttr target) {
-  return {bufferOf(op.getInput()), op.getLog(), target.getF32Lanes()};
-}
-
-std::string RowSoftmaxSpec::symbol() const {
-  return llvm::formatv("{0}softmax_{1}_{2}_v{3}", log ? "log_" : "", type.getElementType(), shapeText(type), lanes);
-}
-
-bool canBuildRowSoftmax(const RowSoftmaxSpec &spec, std::string *reason) {
-  if (!spec.type.getElementType().isF32())
-    return fail(reason, "only f32 has a kernel so far");
-  if (spec.type.getRank() == 0)
-    return fail(reason, "a scalar has no rows");
-  return true;
-}
-
-ColumnSoftmaxSpec ColumnSoftmaxSpec::get(SoftmaxOp op, TargetAttr target) {
+SoftmaxSpec SoftmaxSpec::get(SoftmaxOp op, TargetAttr target) {
   return {bufferOf(op.getInput()), static_cast<int64_t>(op.getDim()), op.getLog(), target.getF32Lanes()};
 }
 
-std::string ColumnSoftmaxSpec::symbol() const {
-  return llvm::formatv("{0}softmax_{1}_{2}_d{3}_v{4}", log ? "log_" : "", type.getElementType(), shapeText(type), dim,
-                       lanes);
+std::string SoftmaxSpec::symbol() const {
+  return llvm::formatv("{0}softmax_{1}_{2}{3}_v{4}", log ? "log_" : "", type.getElementType(), shapeText(type),
+                       isOverLast() ? "" : "_d" + std::to_string(dim), lanes);
 }
 
-bool canBuildColumnSoftmax(const ColumnSoftmaxSpec &spec, std::string *reason) {
+bool canBuildSoftmax(const SoftmaxSpec &spec, std::string *reason) {
   if (!spec.type.getElementType().isF32())
     return fail(reason, "only f32 has a kernel so far");
-  if (spec.dim < 0 || spec.dim + 1 >= spec.type.getRank())
-    return fail(reason, "dimension " + Twine(spec.dim) + " of a tensor of rank " + Twine(spec.type.getRank()) +
-                            " has none behind it");
+  if (spec.dim < 0 || spec.dim >= spec.type.getRank())
+    return fail(reason,
+                "dimension " + Twine(spec.dim) + " is outside of a tensor of rank " + Twine(spec.type.getRank()));
   return true;
 }
 

@@ -7,33 +7,20 @@
 
 namespace attn {
 
-/// A softmax over the last dimension.
-struct RowSoftmaxSpec {
+/// A softmax over dimension `dim`.
+struct SoftmaxSpec {
   mlir::MemRefType type; ///< of input and result; identity layout
+  int64_t dim = 0;
   bool log = false;
   int64_t lanes = 4; ///< f32 lanes of a register
 
-  /// `op` for `target`; its `dim` must be the last one.
-  static RowSoftmaxSpec get(SoftmaxOp op, TargetAttr target);
+  static SoftmaxSpec get(SoftmaxOp op, TargetAttr target);
+  bool isOverLast() const { return dim + 1 == type.getRank(); }
   /// Names the kernel; equal symbols mean identical code.
   std::string symbol() const;
 };
 
-bool canBuildRowSoftmax(const RowSoftmaxSpec &spec, std::string *reason = nullptr);
-
-/// A softmax over dimension `dim`, which is not the last one: down the columns of
-/// matrices whose rows are the dimensions behind it.
-struct ColumnSoftmaxSpec {
-  mlir::MemRefType type; ///< of input and result; identity layout
-  int64_t dim = 0;
-  bool log = false;
-  int64_t lanes = 4;
-
-  static ColumnSoftmaxSpec get(SoftmaxOp op, TargetAttr target);
-  std::string symbol() const;
-};
-
-bool canBuildColumnSoftmax(const ColumnSoftmaxSpec &spec, std::string *reason = nullptr);
+bool canBuildSoftmax(const SoftmaxSpec &spec, std::string *reason = nullptr);
 
 /// A layer normalisation over the dimensions from `axis` on.
 struct LayerNormSpec {

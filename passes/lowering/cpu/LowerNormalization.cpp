@@ -64,13 +64,12 @@ public:
 
   void lower(SoftmaxOp op) {
     ArrayRef<int64_t> behind = cast<ShapedType>(op.getInput().getType()).getShape().drop_front(op.getDim() + 1);
-    if (behind.empty())
-      lowerTo(op, "softmax", RowSoftmaxSpec::get(op, target), canBuildRowSoftmax, buildRowSoftmax, op.getInput());
-    else if (!ShapedType::isDynamicShape(behind) && 2 * ShapedType::getNumElements(behind) < target.getF32Lanes())
+    bool isNarrow =
+        !ShapedType::isDynamicShape(behind) && 2 * ShapedType::getNumElements(behind) < target.getF32Lanes();
+    if (!behind.empty() && isNarrow)
       missed(op, "softmax", "its columns do not fill half a register");
     else
-      lowerTo(op, "softmax", ColumnSoftmaxSpec::get(op, target), canBuildColumnSoftmax, buildColumnSoftmax,
-              op.getInput());
+      lowerTo(op, "softmax", SoftmaxSpec::get(op, target), canBuildSoftmax, buildSoftmax, op.getInput());
   }
   void lower(LayerNormOp op) {
     LayerNormSpec spec = LayerNormSpec::get(op, target);

@@ -72,8 +72,8 @@ struct ChooseGpuRowsPass : attn::impl::ChooseGpuRowsPassBase<ChooseGpuRowsPass> 
     Location loc = op->getLoc();
     FailureOr<func::FuncOp> kernel = failure();
     if (auto softmax = dyn_cast<SoftmaxOp>(op)) {
-      auto spec = RowSoftmaxSpec::get(softmax, target);
-      if (static_cast<int64_t>(softmax.getDim()) + 1 != spec.type.getRank())
+      auto spec = SoftmaxSpec::get(softmax, target);
+      if (!spec.isOverLast())
         reason = "it is not over the last dimension";
       else if (canBuildGpuRows(spec.type, reason))
         kernel = kernels.getOrBuild("gpu_" + spec.symbol(), [&](OpBuilder &b) {
