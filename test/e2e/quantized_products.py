@@ -233,6 +233,23 @@ def two_computed(run, rng):
             np.testing.assert_array_equal(got, want.reshape(got.shape), f"{path} {options}")
 
 
+def constant_zeros(run, rng):
+    """Cast, Sub, Mul: what is subtracted from a weight of bytes is any number, a zero point of theirs or not."""
+    node, rows = helper.make_node, rng.standard_normal((5, 512)).astype(np.float32)
+    for number, (kind, zero) in enumerate([("i1", 3), ("u1", 128), ("i1", 128), ("i1", 0.5), ("i1", 300), ("u1", -3)]):
+        w = rng.integers(0, 256, (512, 64)).astype(np.uint8).view(kind)
+        nodes = [node("Cast", ["w"], ["f"], to=TensorProto.FLOAT), node("Sub", ["f", "z"], ["d"]), node("Mul", ["d", "s"], ["v"]),
+                 node("MatMul", ["x", "v"], ["y"])]
+        path = run.folder / f"zero{number}.onnx"
+        save(path, nodes, [("x", "f4", ["m", 512])], [("y", "f4", ["m", 64])], {"w": w, "z": np.float32(zero), "s": np.float32(0.25)})
+        library = run.folder / f"zero{number}.so"
+        subprocess.run([f"{run.bin}/attnc", path, "-o", library], check=True)
+        [y] = run.outputs(library, {"x": rows}, ["y"])
+        matrix = (w.astype(np.float64) - zero) / 4
+        bound = 1e-5 * (np.abs(rows).astype(np.float64) @ np.abs(matrix))
+        assert (np.abs(y - rows.astype(np.float64) @ matrix) <= bound).all(), f"{kind} less {zero}"
+
+
 def main(bin, folder):
     run, rng = Run(bin, folder), np.random.default_rng(5)
     integer_products(run, rng)
@@ -240,6 +257,7 @@ def main(bin, folder):
     dequantised(run, rng)
     convolutions(run, rng)
     two_computed(run, rng)
+    constant_zeros(run, rng)
     print("quantised products agree")
 
 

@@ -4,6 +4,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/TypeUtilities.h"
+#include <cmath>
 
 using namespace mlir;
 
@@ -205,23 +206,18 @@ void followViews(LoopRead &read) {
   }
 }
 
-int64_t zeroPoint(TypedAttr constant, bool isUnsigned) {
-  if (auto integer = dyn_cast<IntegerAttr>(constant))
-    return integer.getType().isInteger(8) && isUnsigned ? integer.getValue().getZExtValue()
-                                                        : integer.getValue().getSExtValue();
-  return static_cast<int64_t>(cast<FloatAttr>(constant).getValueAsDouble());
-}
-
 std::optional<int64_t> constantZero(const QuantizedOperand &operand) {
   if (!operand.zero)
     return 0;
   if (operand.zero->read)
     return std::nullopt;
-  int64_t zero = zeroPoint(operand.zero->constant, operand.isUnsigned), low = operand.isUnsigned ? 0 : -128;
-  auto number = dyn_cast<FloatAttr>(operand.zero->constant);
-  if (zero < low || zero > low + 255 || (number && number.getValueAsDouble() != static_cast<double>(zero)))
-    return std::nullopt;
-  return zero;
+  TypedAttr constant = operand.zero->constant;
+  double zero, low = operand.isUnsigned ? 0 : -128;
+  if (auto integer = dyn_cast<IntegerAttr>(constant))
+    zero = integer.getValue().roundToDouble(!integer.getType().isInteger(8) || !operand.zeroIsUnsigned);
+  else
+    zero = cast<FloatAttr>(constant).getValueAsDouble();
+  return zero >= low && zero <= low + 255 && zero == std::trunc(zero) ? std::optional<int64_t>(zero) : std::nullopt;
 }
 
 std::optional<QuantizedOperand> readQuantized(Value value, AffineMap map) { return Reader().tensor({value, map}); }

@@ -32,9 +32,6 @@ struct QuantizedOperand {
 /// `value`, read at `map`, as such an operand; nothing where it is computed otherwise.
 std::optional<QuantizedOperand> readQuantized(mlir::Value value, mlir::AffineMap map);
 
-/// A constant zero point as a number.
-int64_t zeroPoint(mlir::TypedAttr constant, bool isUnsigned);
-
 /// The zero point of `operand`, 0 where it has none; nothing where it is no constant, or no number of the type of what
 /// it belongs to.
 std::optional<int64_t> constantZero(const QuantizedOperand &operand);

@@ -63,7 +63,7 @@ private:
   template <typename T>
   std::optional<SmallVector<T>> readColumns(const Parameter &parameter, const Product &product, int64_t columns);
   bool isFree(ArrayRef<Parameter> scales, unsigned loop);
-  bool isZero(const Parameter &parameter);
+  bool isZero(const QuantizedOperand &operand);
   Value scaled(const Product &product, Value sums, Location loc);
 
   ModuleOp module;
@@ -83,12 +83,18 @@ bool ProductRaiser::isFree(ArrayRef<Parameter> scales, unsigned loop) {
                        [&](const Parameter &scale) { return scale.read && scale.read->map.isFunctionOfDim(loop); });
 }
 
-/// Whether a zero point is 0 throughout. Of a stored vector the bytes are asked for.
-bool ProductRaiser::isZero(const Parameter &parameter) {
-  if (!parameter.read)
-    return zeroPoint(parameter.constant, false) == 0;
-  ConstantTable table = ConstantTable::read(parameter.read->tensor, symbols, weights);
+/// Whether the zero point is 0 throughout. Of a stored vector the bytes are asked for.
+bool ProductRaiser::isZero(const QuantizedOperand &operand) {
+  if (std::optional<int64_t> zero = constantZero(operand))
+    return zero == 0;
+  ConstantTable table = ConstantTable::read(operand.zero->read->tensor, symbols, weights);
   return !table.bytes.empty() && llvm::all_of(table.bytes, [](char byte) { return byte == 0; });
+}
+
+/// Whether the zero point of `operand`, if it is a constant, is one of the numbers that are stored.
+bool isByte(const QuantizedOperand &operand, std::string &reason) {
+  return (operand.zero && operand.zero->read) || constantZero(operand) ||
+         fail(reason, "a zero point is no number of 8 bits");
 }
 
 /// Rows in the order of the result, one sum, one column.
@@ -140,9 +146,8 @@ bool ProductRaiser::checkNumbers(const Product &product, std::string &reason) {
   for (const QuantizedOperand *operand : {&lhs, &rhs})
     if (operand->zero && operand->zeroIsUnsigned != operand->isUnsigned && operand->zero->read)
       return fail(reason, "a zero point has another sign than what it is subtracted from");
-  for (const QuantizedOperand *operand : {&lhs, &rhs})
-    if (operand->zero && !operand->zero->read && !constantZero(*operand))
-      return fail(reason, "a zero point is no number of 8 bits");
+  if (!isByte(lhs, reason) || !isByte(rhs, reason))
+    return false;
   auto isScalar = [](const LoopRead &zero) {
     return llvm::none_of(zero.map.getResults(), [](AffineExpr expr) { return loopOf(expr); });
   };
@@ -192,7 +197,7 @@ bool ProductRaiser::raisePair(linalg::LinalgOp op, std::string &reason) {
   if (!checkNumbers(product, reason))
     return false;
   rewriter.setInsertionPoint(op);
-  if (product.rhs.zero && isZero(*product.rhs.zero))
+  if (isZero(product.rhs))
     product.rhs.zero.reset();
   Value result = sumPair(rewriter, op, {product.lhs, product.rhs, product.loops});
   finish(product, result);
@@ -252,11 +257,8 @@ Value ProductRaiser::scaled(const Product &product, Value sums, Location loc) {
 template <typename T>
 std::optional<SmallVector<T>> ProductRaiser::readColumns(const Parameter &parameter, const Product &product,
                                                          int64_t columns) {
-  if (!parameter.read) {
-    if (auto number = dyn_cast<FloatAttr>(parameter.constant))
-      return SmallVector<T>{static_cast<T>(number.getValueAsDouble())};
-    return SmallVector<T>{static_cast<T>(zeroPoint(parameter.constant, product.rhs.isUnsigned))};
-  }
+  if (!parameter.read)
+    return SmallVector<T>{static_cast<T>(cast<FloatAttr>(parameter.constant).getValueAsDouble())};
   bool isByColumn = false;
   for (AffineExpr expr : parameter.read->map.getResults()) {
     isByColumn |= loopOf(expr) == product.loops.column;
@@ -306,10 +308,12 @@ bool ProductRaiser::raiseByBlocks(linalg::LinalgOp op, unsigned side, std::strin
     for (auto [column, one] : llvm::enumerate(scales))
       one *= (*factors)[factors->size() == 1 ? 0 : column];
   }
-  SmallVector<int8_t> zeros{0};
-  if (rhs->zero) {
+  if (!isByte(*rhs, reason))
+    return false;
+  SmallVector<int8_t> zeros{static_cast<int8_t>(constantZero(*rhs).value_or(0))};
+  if (rhs->zero && rhs->zero->read) {
     std::optional<SmallVector<int8_t>> numbers = readColumns<int8_t>(*rhs->zero, product, n);
-    if (!numbers || (rhs->zero->read && rhs->zeroIsUnsigned != rhs->isUnsigned))
+    if (!numbers || rhs->zeroIsUnsigned != rhs->isUnsigned)
       return fail(reason, "a zero point is not stored as its weight is");
     zeros = *numbers;
   }
@@ -375,7 +379,7 @@ void ProductRaiser::raise(linalg::LinalgOp op) {
   }
   Location loc = op.getLoc();
   rewriter.setInsertionPoint(op);
-  if (product.rhs.zero && isZero(*product.rhs.zero))
+  if (isZero(product.rhs))
     product.rhs.zero.reset();
   auto type = cast<RankedTensorType>(op->getResult(0).getType()).clone(rewriter.getI32Type());
   Value sums = IntegerProductOp::create(

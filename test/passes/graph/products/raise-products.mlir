@@ -201,6 +201,66 @@ func.func @missed(%x: tensor<4x8xf32>, %given: tensor<6xf32>, %f: tensor<8x6xf32
   return %s, %t : tensor<4x6xf32>, tensor<4x6xf32>
 }
 
+// Near misses: zero points that no byte is, as they are no integer, or too large; -3 is none of the unsigned bytes that
+// it is subtracted from.
+// CHECK-LABEL: @other_zeros
+// CHECK-NOT: attn.block_product
+// CHECK: return
+// REMARK-COUNT-2: remark: {{.*}}a zero point is no number of 8 bits
+func.func @other_zeros(%x: tensor<4x8xf32>, %f: tensor<8x6xf32>, %zeros: tensor<4x6xf32>)
+    -> (tensor<4x6xf32>, tensor<4x6xf32>) {
+  %c0 = arith.constant 0.0 : f32
+  %half = arith.constant 0.5 : f32
+  %far = arith.constant 300.0 : f32
+  %w = attn.weight @w : tensor<8x6xi8>
+  %a = linalg.generic {indexing_maps = [affine_map<(k, n) -> (k, n)>, affine_map<(k, n) -> (k, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%w : tensor<8x6xi8>) outs(%f : tensor<8x6xf32>) {
+    ^bb0(%p: i8, %out: f32):
+      %0 = arith.sitofp %p : i8 to f32
+      %1 = arith.subf %0, %half : f32
+      linalg.yield %1 : f32
+  } -> tensor<8x6xf32>
+  %b = linalg.generic {indexing_maps = [affine_map<(k, n) -> (k, n)>, affine_map<(k, n) -> (k, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%w : tensor<8x6xi8>) outs(%f : tensor<8x6xf32>) {
+    ^bb0(%p: i8, %out: f32):
+      %0 = arith.sitofp %p : i8 to f32
+      %1 = arith.subf %0, %far : f32
+      linalg.yield %1 : f32
+  } -> tensor<8x6xf32>
+  %init = linalg.fill ins(%c0 : f32) outs(%zeros : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %s = linalg.matmul ins(%x, %a : tensor<4x8xf32>, tensor<8x6xf32>) outs(%init : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %t = linalg.matmul ins(%x, %b : tensor<4x8xf32>, tensor<8x6xf32>) outs(%init : tensor<4x6xf32>) -> tensor<4x6xf32>
+  return %s, %t : tensor<4x6xf32>, tensor<4x6xf32>
+}
+
+// CHECK-LABEL: @other_sign
+// CHECK-NOT: attn.integer_product
+// CHECK: return
+// REMARK: remark: {{.*}}a zero point is no number of 8 bits
+func.func @other_sign(%x: tensor<3x8xi8>, %zeros: tensor<3x6xi32>, %e: tensor<3x8xi32>, %f: tensor<8x6xi32>)
+    -> tensor<3x6xi32> {
+  %c0 = arith.constant 0 : i32
+  %z = arith.constant dense<-3> : tensor<i8>
+  %w = attn.weight @w : tensor<8x6xi8>
+  %a = linalg.generic {indexing_maps = [affine_map<(i, k) -> (i, k)>, affine_map<(i, k) -> ()>, affine_map<(i, k) -> (i, k)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %z : tensor<3x8xi8>, tensor<i8>) outs(%e : tensor<3x8xi32>) {
+    ^bb0(%p: i8, %q: i8, %out: i32):
+      %0 = arith.extui %p : i8 to i32
+      %1 = arith.extsi %q : i8 to i32
+      %2 = arith.subi %0, %1 : i32
+      linalg.yield %2 : i32
+  } -> tensor<3x8xi32>
+  %b = linalg.generic {indexing_maps = [affine_map<(k, n) -> (k, n)>, affine_map<(k, n) -> (k, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%w : tensor<8x6xi8>) outs(%f : tensor<8x6xi32>) {
+    ^bb0(%p: i8, %out: i32):
+      %0 = arith.extsi %p : i8 to i32
+      linalg.yield %0 : i32
+  } -> tensor<8x6xi32>
+  %init = linalg.fill ins(%c0 : i32) outs(%zeros : tensor<3x6xi32>) -> tensor<3x6xi32>
+  %s = linalg.matmul ins(%a, %b : tensor<3x8xi32>, tensor<8x6xi32>) outs(%init : tensor<3x6xi32>) -> tensor<3x6xi32>
+  return %s : tensor<3x6xi32>
+}
+
 // Two operands that the run has, a matrix for each head, in other orders of dimensions than the op has them: copies in
 // its order, and the sums in that of the result.
 // CHECK-LABEL: @pair
