@@ -56,7 +56,9 @@ double LowerBound::ofProduct(const Element &element) {
       if (n == 1)
         return ofOperand(element, 0) / *number;
     }
-  return ofOperand(element, 0) >= 0 && ofOperand(element, 1) >= 0 ? 0 : kNoBound;
+  double second = ofOperand(element, 1);
+  // Divided by -0.0, what is above 0 is minus infinity.
+  return ofOperand(element, 0) >= 0 && (isProduct ? second >= 0 : second > 0) ? 0 : kNoBound;
 }
 
 double LowerBound::compute(const Element &element) {

@@ -446,6 +446,36 @@ func.func @norm_of_scores(%s: tensor<4x6xf32>) -> tensor<4xf32> {
 
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
+// A root may be -0.0, and what is divided by it minus infinity.
+// CHECK-LABEL: func.func @norm_of_quotients
+// CHECK: math.absf
+func.func @norm_of_quotients(%s: tensor<4x6xf32>) -> tensor<4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x6xf32>
+  %er = tensor.empty() : tensor<4xf32>
+  %x = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<4x6xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%y: f32, %o: f32):
+    %a = math.exp %y : f32
+    %b = math.sqrt %y : f32
+    %r = arith.divf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<4x6xf32>
+  %fz = linalg.fill ins(%zero : f32) outs(%er : tensor<4xf32>) -> tensor<4xf32>
+  %z = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<4x6xf32>) outs(%fz : tensor<4xf32>) {
+  ^bb0(%y: f32, %sum: f32):
+    %a = math.absf %y : f32
+    %r = arith.addf %sum, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  return %z : tensor<4xf32>
+}
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
 #none = affine_map<(d0, d1) -> ()>
 // A row of which nothing is left but -inf: the guard is the softmax's.
 // CHECK-LABEL: func.func @guarded_by_own_maximum
