@@ -261,11 +261,18 @@ bool hasUse(Value value, llvm::function_ref<bool(OpOperand &)> isFound, llvm::fu
 }
 
 bool isComputedFrom(Value value, Value source, DenseSet<Value> &visited) {
-  return worklist(Values{value}, [&](Value next, Values &list) {
-    if (next != source && visited.insert(next).second && next.getDefiningOp())
-      next.getDefiningOp()->walk([&](Operation *op) { llvm::append_range(list, op->getOperands()); });
+  Values seen;
+  bool depends = worklist(Values{value}, [&](Value next, Values &list) {
+    if (next != source && !visited.contains(next)) {
+      seen.push_back(next);
+      if (Operation *maker = next.getDefiningOp())
+        maker->walk([&](Operation *op) { llvm::append_range(list, op->getOperands()); });
+    }
     return next == source;
   });
+  if (!depends)
+    visited.insert_range(seen);
+  return depends;
 }
 
 TypedAttr splatConstant(Value value) {
