@@ -2,6 +2,7 @@
 
 #include "dialects/attn/AttnOps.h"
 #include "passes/graph/Structured.h"
+#include "passes/graph/element/Constants.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/Support/SaveAndRestore.h"
@@ -330,15 +331,13 @@ CaseExprRef CaseReader::applyOp(Operation *op, ArrayRef<CaseExprRef> operands) {
   SmallVector<Attribute> constants;
   for (const CaseExprRef &operand : operands)
     constants.push_back(getConstant(*operand));
-  SmallVector<OpFoldResult> folded;
-  if (llvm::all_of(constants, [](Attribute a) { return bool(a); }) && succeeded(op->fold(constants, folded)) &&
-      folded.size() == 1) {
-    for (auto [operand, value] : llvm::zip_equal(operands, op->getOperands()))
-      if (folded.front() == OpFoldResult(value))
-        return operand;
-    if (CaseExprRef constant = makeConstant(dyn_cast_or_null<Attribute>(folded.front())))
-      return constant;
-  }
+  OpFoldResult folded =
+      llvm::all_of(constants, [](Attribute a) { return bool(a); }) ? foldAt(op, constants) : OpFoldResult();
+  for (auto [operand, value] : llvm::zip_equal(operands, op->getOperands()))
+    if (folded == OpFoldResult(value))
+      return operand;
+  if (CaseExprRef constant = makeConstant(dyn_cast_if_present<Attribute>(folded)))
+    return constant;
   return make({.kind = CaseExpr::Apply,
                .type = op->getResult(0).getType(),
                .op = op,

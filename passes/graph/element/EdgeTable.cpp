@@ -1,8 +1,7 @@
 #include "passes/graph/element/EdgeTable.h"
 
 #include "passes/graph/Structured.h"
-#include "passes/graph/element/ConstantTable.h"
-#include "passes/graph/element/Element.h"
+#include "passes/graph/element/Constants.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -13,73 +12,6 @@ using namespace mlir;
 
 namespace attn {
 namespace {
-
-/// The one number that an element is wherever it stands, or null.
-class Number final : public ElementDomain<TypedAttr> {
-public:
-  Number(ElementReader &reader, const SymbolTable &symbols, const WeightStore *weights)
-      : ElementDomain(reader, TypedAttr()), symbols(symbols), weights(weights) {}
-
-  /// What `insert` puts where its tensor holds `old`.
-  TypedAttr after(tensor::InsertOp insert, TypedAttr old) {
-    edge = insert;
-    before = old;
-    return of(reader.scalar({}, insert.getScalar()));
-  }
-
-private:
-  TypedAttr compute(const Element &element) override;
-  TypedAttr ofTable(Value tensor);
-
-  const SymbolTable &symbols;
-  const WeightStore *weights;
-  tensor::InsertOp edge;
-  TypedAttr before;
-};
-
-TypedAttr Number::ofTable(Value tensor) {
-  ConstantTable table = ConstantTable::read(tensor, symbols, weights);
-  if (table.bytes.empty())
-    return {};
-  for (int64_t n = 1; n < table.size(); ++n)
-    if (table.bitsAt(n) != table.bitsAt(0))
-      return {};
-  Type type = getElementTypeOrSelf(tensor);
-  APInt bits(type.getIntOrFloatBitWidth(), table.bitsAt(0), /*isSigned=*/false, /*implicitTrunc=*/true);
-  if (auto real = dyn_cast<FloatType>(type))
-    return FloatAttr::get(type, APFloat(real.getFloatSemantics(), bits));
-  return IntegerAttr::get(type, bits);
-}
-
-TypedAttr Number::compute(const Element &element) {
-  if (TypedAttr constant = splatConstant(element.value))
-    return constant;
-  if (isa<RankedTensorType>(element.value.getType()))
-    return ofTable(element.value);
-  Operation *op = element.getOp();
-  if (auto extract = dyn_cast_or_null<tensor::ExtractOp>(op)) {
-    if (!edge || extract.getTensor() != edge.getDest())
-      return of(reader.sources(element).front());
-    return llvm::equal(extract.getIndices(), edge.getIndices()) ? before : TypedAttr();
-  }
-  if (!op || !isa<arith::ArithDialect>(op->getDialect()) || op->getNumResults() != 1)
-    return {};
-  SmallVector<Attribute> operands;
-  for (unsigned n = 0; n != op->getNumOperands(); ++n) {
-    TypedAttr number = ofOperand(element, n);
-    if (!number)
-      return {};
-    operands.push_back(number);
-  }
-  SmallVector<OpFoldResult> folded;
-  if (failed(op->fold(operands, folded)) || folded.size() != 1)
-    return {};
-  if (auto same = dyn_cast<Value>(folded.front())) {
-    auto operand = llvm::find(op->getOperands(), same);
-    return operand == op->operand_end() ? TypedAttr() : cast<TypedAttr>(operands[operand - op->operand_begin()]);
-  }
-  return dyn_cast<TypedAttr>(cast<Attribute>(folded.front()));
-}
 
 /// Whether `next`, of numbers of at least 32 bits, adds a constant above 0 to `old`, so that it stays above 0 however
 /// often it does: 2^31 edges of 1 do not wrap.
@@ -155,12 +87,19 @@ std::optional<EdgeTable> EdgeTable::match(Value value, const SymbolTable &symbol
     table.nests.insert(table.nests.begin(), std::move(*nest));
   }
   table.start = value;
-  table.base = table.nests.empty() ? TypedAttr() : Number(reader, symbols, weights).of(reader.somewhere(value));
+  table.base = table.nests.empty() ? TypedAttr() : Constants(reader, &symbols, weights).of(reader.somewhere(value));
   if (!table.base)
     return std::nullopt;
   for (const Nest &nest : table.nests) {
     tensor::InsertOp insert = nest.insert;
-    auto after = [&](TypedAttr old) { return Number(reader, symbols, weights).after(insert, old); };
+    auto after = [&](TypedAttr old) { // what is inserted where the tensor holds `old`
+      Constants numbers(reader, &symbols, weights);
+      for (Operation *user : insert.getDest().getUsers())
+        if (auto extract = dyn_cast<tensor::ExtractOp>(user);
+            extract && llvm::equal(extract.getIndices(), insert.getIndices()))
+          numbers.assume(extract, old);
+      return numbers.of(reader.scalar({}, insert.getScalar()));
+    };
     TypedAttr once = after(table.base), twice = once ? after(once) : TypedAttr();
     if (!once || !twice || once == table.base || (table.mark && once != table.mark))
       return std::nullopt;

@@ -130,10 +130,17 @@ public:
     if (depth == kMaxDepth)
       return unknown;
     ++depth;
-    Fact fact = compute(e);
+    auto given = assumed.find(e.value);
+    Fact fact = given != assumed.end() ? given->second : compute(e);
     --depth;
     known.insert({key, fact});
     return fact;
+  }
+
+  /// Takes `scalar`, of a body or a region of the reader's attention, to be this, whatever makes it.
+  void assume(mlir::Value scalar, Fact fact) {
+    reader.stopAt(scalar);
+    assumed.insert_or_assign(scalar, fact);
   }
 
 protected:
@@ -150,6 +157,7 @@ protected:
 private:
   static constexpr unsigned kMaxDepth = 200;
   llvm::DenseMap<std::pair<mlir::Value, mlir::AffineMap>, Fact> known;
+  llvm::DenseMap<mlir::Value, Fact> assumed;
   unsigned depth = 0;
 };
 

@@ -68,8 +68,6 @@ Bound Magnitude::ofLoop(Operation *loop) {
 
 Bound Magnitude::compute(const Element &element) {
   Value value = element.value;
-  if (auto it = assumed.find(value); it != assumed.end())
-    return it->second;
   if (TypedAttr constant = splatConstant(value))
     return finite(magnitude(constant));
   Operation *op = element.getOp();

@@ -19,12 +19,6 @@ public:
   Magnitude(ElementReader &reader, const mlir::SymbolTable &symbols, const WeightStore *weights)
       : ElementDomain(reader, std::nullopt), symbols(symbols), weights(weights) {}
 
-  /// Takes `scalar`, of a region of the reader's attention, to be so large, whatever makes it.
-  void assume(mlir::Value scalar, double size) {
-    reader.stopAt(scalar);
-    assumed[scalar] = size;
-  }
-
 private:
   std::optional<double> compute(const Element &element) override;
   std::optional<double> ofScalar(const Element &element);
@@ -33,7 +27,6 @@ private:
 
   const mlir::SymbolTable &symbols;
   const WeightStore *weights;
-  llvm::DenseMap<mlir::Value, double> assumed;
 };
 
 } // namespace attn

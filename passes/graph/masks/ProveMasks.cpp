@@ -5,6 +5,7 @@
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/element/Access.h"
+#include "passes/graph/element/Constants.h"
 #include "passes/graph/element/Magnitude.h"
 #include "passes/graph/masks/MaskMining.h"
 #include "passes/graph/masks/MaskReport.h"
@@ -37,63 +38,34 @@ constexpr double kTakesIn = -1e30;
 /// What an operand of a term is bounded to before it is scaled and shifted.
 constexpr int64_t kFarthest = int64_t(1) << 40;
 
-/// The constants of a region where a weight is a given one.
-class FoldedAt {
-public:
-  FoldedAt(Value weight, const APFloat &number) { known[weight] = FloatAttr::get(weight.getType(), number); }
-
-  /// That of `value`, or null.
-  Attribute of(Value value);
-  /// Whether it is a float that `test` holds for.
-  bool is(Value value, bool (APFloat::*test)() const) {
-    auto number = dyn_cast_or_null<FloatAttr>(of(value));
-    return number && (number.getValue().*test)();
-  }
-
-private:
-  llvm::DenseMap<Value, Attribute> known;
-};
-
-Attribute FoldedAt::of(Value value) {
-  if (auto it = known.find(value); it != known.end())
-    return it->second;
-  Operation *op = value.getDefiningOp();
-  if (!op || op->getNumResults() != 1 || op->getNumRegions())
-    return {};
-  SmallVector<Attribute> operands;
-  for (Value operand : op->getOperands())
-    operands.push_back(of(operand));
-  SmallVector<OpFoldResult> folded;
-  Attribute constant;
-  OwningOpRef<Operation *> copy(op->clone()); // folding may reorder operands
-  if (succeeded(copy->fold(operands, folded)) && folded.size() == 1)
-    constant = isa<Attribute>(folded.front()) ? cast<Attribute>(folded.front()) : of(cast<Value>(folded.front()));
-  return known[value] = constant;
-}
-
 /// Whether `value` is 0 where the weight is 0, and 0 or NaN where that is NaN, as of a row that sees no key: codes that
 /// are made of a weight and read again with the lowest code as zero point. (Another code for NaN would make every
 /// hidden key count.)
-bool isCodeOfWeight(Value value, Value weight) {
+bool isCodeOfWeight(ElementReader &reader, Value value, Value weight) {
+  auto isWhere = [&](const APFloat &number, auto test) {
+    Constants constants(reader);
+    constants.assume(weight, FloatAttr::get(weight.getType(), number));
+    auto code = dyn_cast_or_null<FloatAttr>(constants.of(reader.at(value)));
+    return code && test(code.getValue());
+  };
   const llvm::fltSemantics &type = cast<FloatType>(weight.getType()).getFloatSemantics();
-  FoldedAt ofNaN(weight, APFloat::getNaN(type));
-  return FoldedAt(weight, APFloat::getZero(type)).is(value, &APFloat::isZero) &&
-         (ofNaN.is(value, &APFloat::isZero) || ofNaN.is(value, &APFloat::isNaN));
+  return isWhere(APFloat::getZero(type), [](const APFloat &code) { return code.isZero(); }) &&
+         isWhere(APFloat::getNaN(type), [](const APFloat &code) { return code.isZero() || code.isNaN(); });
 }
 
 /// Whether a weight of 0 is 0 after the weight region, as a hidden key's is
 /// whatever the region says: the weight is multiplied, divided or selected, or becomes a code.
-bool keepsZero(Value value, Value weight) {
-  if (value == weight || isCodeOfWeight(value, weight))
+bool keepsZero(ElementReader &reader, Value value, Value weight) {
+  if (value == weight || isCodeOfWeight(reader, value, weight))
     return true;
   Operation *op = value.getDefiningOp();
   if (auto select = dyn_cast_or_null<arith::SelectOp>(op)) {
-    auto isZero = [&](Value x) { return matchPattern(x, m_AnyZeroFloat()) || keepsZero(x, weight); };
+    auto isZero = [&](Value x) { return matchPattern(x, m_AnyZeroFloat()) || keepsZero(reader, x, weight); };
     return isZero(select.getTrueValue()) && isZero(select.getFalseValue());
   }
   if (isa_and_nonnull<arith::MulFOp>(op))
-    return keepsZero(op->getOperand(0), weight) || keepsZero(op->getOperand(1), weight);
-  return isa_and_nonnull<arith::DivFOp>(op) && keepsZero(op->getOperand(0), weight);
+    return keepsZero(reader, op->getOperand(0), weight) || keepsZero(reader, op->getOperand(1), weight);
+  return isa_and_nonnull<arith::DivFOp>(op) && keepsZero(reader, op->getOperand(0), weight);
 }
 
 } // namespace
@@ -109,7 +81,8 @@ bool canTakeTerms(AttentionOp op) {
   if (op.getWeight().empty())
     return true;
   Block &weight = op.getWeight().front();
-  return keepsZero(weight.getTerminator()->getOperand(0), weight.getArgument(0));
+  ElementReader reader(op);
+  return keepsZero(reader, weight.getTerminator()->getOperand(0), weight.getArgument(0));
 }
 
 namespace {
