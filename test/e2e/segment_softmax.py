@@ -181,7 +181,7 @@ def run(library, folder, given, outputs=("y",)):
 
 def compile_case(folder, name, model):
     path, report = f"{folder}/{name}.onnx", f"{folder}/{name}.json"
-    onnx.save(parser.parse_model(model), path)
+    onnx.save(parser.parse_model(model) if isinstance(model, str) else model, path)
     library = path.replace(".onnx", ".so")
     subprocess.run(["attnc", path, "-o", library, f"--fusion-report={report}"], check=True)
     return library, json.load(open(report))
@@ -247,6 +247,58 @@ def check_shared_lists(folder, rng):
         np.testing.assert_allclose(np.load(f"{folder}/y.npy"), want, rtol=1e-4, atol=1e-5, err_msg=graph)
 
 
+def check_joined(folder, rng):
+    """Heads and columns that are one dimension of the sums, as PyTorch Geometric joins them; or columns before heads."""
+    scattered = """
+  flat = Flatten(%s)
+  flatShape = Shape(flat)
+  flatIndex = Expand(tuple, flatShape)
+  empty = Flatten(zeros3)
+  joined = ScatterElements<axis = 0, reduction = "add">(empty, flatIndex, flat)
+"""
+    turned = """
+  turned = Transpose<perm = [0, 2, 1]>(w)
+""" + scattered % "turned" + """
+  few = Shape<start = 0, end = 1>(v)
+  many = Constant<value = int64[2] {5, 3}>()
+  backShape = Concat<axis = 0>(few, many)
+  back = Reshape(joined, backShape)
+  y = Transpose<perm = [0, 2, 1]>(back)
+"""
+    joined = scattered % "w" + "  y = Reshape(joined, shape3)\n"
+    for name, isFused, end in (("joined", True, joined), ("turned", False, turned)):
+        case = (name, isFused, *CASES[0][2:5], WEIGHTED + end, *CASES[0][6:])
+        library, verdicts = compile_case(folder, name, text(case, 3, 5))
+        check(case, verdicts)
+        for graph, n, edges in graphs():
+            given = inputs(rng, n, 3, 5)
+            done = run(library, folder, given | {"edges": edges.astype(np.int64)})
+            assert done.returncode == 0, (name, graph, done)
+            want, _ = reference(case, given, edges, n)
+            np.testing.assert_allclose(np.load(f"{folder}/y.npy"), want, rtol=1e-4, atol=1e-5, err_msg=f"{name}, {graph}")
+
+
+def check_stored(folder, rng):
+    """A graph of a known size: what sums start from is stored in the file. A sum that starts elsewhere is no softmax's."""
+    case, n, heads, width = CASES[0], 40, 4, 8
+    for name, start, isFused in (("stored", 0, True), ("started", 1, False)):
+        model = parser.parse_model(text(case, heads, width).replace("[n,", f"[{n},"))
+        nodes = [node for node in model.graph.node if node.output[0] not in ("zeros", "zeros3")]
+        del model.graph.node[:]
+        model.graph.node.extend(nodes)
+        starts = np.zeros((n, heads, width), np.float32)
+        starts[-1, -1, -1] = start
+        model.graph.initializer.extend([onnx.numpy_helper.from_array(np.zeros((n, heads), np.float32), "zeros"),
+                                        onnx.numpy_helper.from_array(starts, "zeros3")])
+        library, verdicts = compile_case(folder, name, model)
+        check((name, isFused), verdicts)
+        given, edges = inputs(rng, n, heads, width), rng.integers(0, n, (2, 130))
+        done = run(library, folder, given | {"edges": edges})
+        assert done.returncode == 0, (name, done)
+        want = reference(case, given, edges, n)[0] + starts
+        np.testing.assert_allclose(np.load(f"{folder}/y.npy"), want, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
 def check_exposure(folder):
     """Weights of edges are no output, which is said of the attention that is asked for."""
     for asked, refusal in ("all", "no fused attention can be shown"), ("a", "the attention 'a' cannot be shown"):
@@ -277,6 +329,8 @@ def main(folder):
                 expect_refusals(library, folder, rng, case)
     check_edge_values(folder, rng)
     check_shared_lists(folder, rng)
+    check_joined(folder, rng)
+    check_stored(folder, rng)
     check_exposure(folder)
     print(agree, "runs agree")
 

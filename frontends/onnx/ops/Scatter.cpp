@@ -64,20 +64,35 @@ LogicalResult setLike(Node &n, const Tensor &data, Value value) {
   return success();
 }
 
+/// What is written to. A stored tensor of one number, which exporters make of torch.zeros of known sizes, is filled in
+/// the run: the library does not keep it, and sums are seen to start from 0.
+Value writtenTo(Node &n, const Tensor &data) {
+  std::optional<std::vector<char>> bytes = data.weight.empty() ? std::nullopt : n.constantBytes(data);
+  size_t width = dtypeBytes(data.dtype);
+  // Each byte is that of the element before.
+  if (!bytes || bytes->size() < width || !std::equal(bytes->begin() + width, bytes->end(), bytes->begin()))
+    return n.value(data);
+  auto type = RankedTensorType::get({}, elementType(n.builder().getContext(), data.dtype));
+  auto number =
+      DenseElementsAttr::getFromRawBuffer(type, ArrayRef(*bytes).take_front(width)).getSplatValue<TypedAttr>();
+  return n.filled(data.dtype, data.shape, arith::ConstantOp::create(n.builder(), n.loc(), number));
+}
+
 /// Whether `data` is one number everywhere, of which each row along `axis` gets one update.
-bool isOneHot(Node &n, const Tensor &data, const Tensor &indices, int64_t axis) {
+bool isOneHot(Node &n, const Tensor &data, Value background, const Tensor &indices, int64_t axis) {
   for (int64_t d = 0; d < data.rank(); ++d)
     if (d == axis ? !indices.shape[d].is(1) : n.symbols().isEqual(indices.shape[d], data.shape[d]) != true)
       return false;
-  Operation *source = n.value(data).getDefiningOp();
+  Operation *source = background.getDefiningOp();
   DenseElementsAttr numbers;
   return isa_and_nonnull<linalg::FillOp>(source) ||
          (source && matchPattern(source, m_Constant(&numbers)) && numbers.isSplat());
 }
 
 /// The update at its place in the row, as OneHot makes it: no loop writes one element after the other.
-Value writeOneHot(Node &n, const Tensor &data, const Tensor &indices, const Tensor &updates, int64_t axis) {
-  Value given = n.value(indices), source = n.value(updates), background = n.value(data);
+Value writeOneHot(Node &n, const Tensor &data, Value background, const Tensor &indices, const Tensor &updates,
+                  int64_t axis) {
+  Value given = n.value(indices), source = n.value(updates);
   Value size = n.symbols().materialize(n.builder(), n.loc(), data.shape[axis]);
   Value places = n.generate(DType::I64, indices.shape, [&](OpBuilder &b, Location loc, ValueRange at) -> Value {
     Value place = checkedIndex(n, b, loc, load(b, loc, given, indices.dtype, at).value(), size);
@@ -112,8 +127,9 @@ LogicalResult importScatterElements(Node &n) {
         failed(n.requireAtMost(indices.shape[d], data.shape[d], "indices of size {0} in a dimension of size {1}")))
       return failure();
   }
-  if (*how == Update::Replace && isOneHot(n, data, indices, *axis))
-    return setLike(n, data, writeOneHot(n, data, indices, updates, *axis));
+  Value background = writtenTo(n, data);
+  if (*how == Update::Replace && isOneHot(n, data, background, indices, *axis))
+    return setLike(n, data, writeOneHot(n, data, background, indices, updates, *axis));
   OpBuilder &b = n.builder();
   Value places = n.value(indices), source = n.value(updates);
   Value size = n.symbols().materialize(b, n.loc(), data.shape[*axis]);
@@ -125,7 +141,7 @@ LogicalResult importScatterElements(Node &n) {
       next = updated(*how, load(b, loc, carried[0], data.dtype, to), next);
     return {store(b, loc, next, carried[0], to)};
   };
-  return setLike(n, data, sequential(b, n.loc(), sizeValues(n, indices.shape), n.value(data), body)[0]);
+  return setLike(n, data, sequential(b, n.loc(), sizeValues(n, indices.shape), background, body)[0]);
 }
 
 LogicalResult importScatterND(Node &n) {
@@ -170,7 +186,7 @@ LogicalResult importScatterND(Node &n) {
       next = updated(*how, load(b, loc, carried[0], data.dtype, to), next);
     return {store(b, loc, next, carried[0], to)};
   };
-  return setLike(n, data, sequential(b, n.loc(), sizeValues(n, space), n.value(data), body)[0]);
+  return setLike(n, data, sequential(b, n.loc(), sizeValues(n, space), writtenTo(n, data), body)[0]);
 }
 
 /// Rows of `update` written into a cache from a row on that each batch names.

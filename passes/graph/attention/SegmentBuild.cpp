@@ -15,8 +15,8 @@ class SegmentBuilder {
 public:
   SegmentBuilder(RewriterBase &b, const SegmentMatch &match)
       : b(b), match(match), loc(match.softmax->getLoc()), result(cast<RankedTensorType>(match.result.getType())) {
-    for (unsigned n = match.edgeDim + 1; n != result.getRank(); ++n)
-      (llvm::is_contained(match.heads, n) ? heads : width) *= result.getDimSize(n);
+    for (unsigned n = match.edgeDim + 1; n != match.sizes.size(); ++n)
+      (llvm::is_contained(match.heads, n) ? heads : width) *= match.sizes[n];
   }
 
   SegmentAttentionOp build(SegmentLists &lists) {
@@ -26,8 +26,8 @@ public:
     b.setInsertionPoint(match.result.getDefiningOp());
     SmallVector<unsigned> own{match.edgeDim}, all{match.edgeDim};
     llvm::append_range(own, match.heads);
-    for (unsigned n = match.edgeDim + 1; n != result.getRank(); ++n)
-      if (result.getDimSize(n) != 1)
+    for (unsigned n = match.edgeDim + 1; n != match.sizes.size(); ++n)
+      if (match.sizes[n] != 1)
         all.push_back(n);
     Value scores = rowsOf(match.scores, own);
     Value values = match.row ? toMatrix(match.values.value, 0) : rowsOf(match.values, all), rows;
@@ -111,14 +111,14 @@ private:
         lead = n;
       if (type.getDimSize(n) == 1 && !isEdge)
         continue;
-      isWhole &= dim && (isEdge || type.getDimSize(n) == result.getDimSize(dim.getPosition()));
+      isWhole &= dim && (isEdge || type.getDimSize(n) == match.sizes[dim.getPosition()]);
       named.push_back(dim ? dim.getPosition() : 0);
     }
     if (isWhole && ArrayRef(named) == dims)
       return toMatrix(element.value, lead);
     SmallVector<OpFoldResult> sizes{getAsOpFoldResult(match.edges)};
     for (unsigned dim : dims.drop_front())
-      sizes.push_back(b.getIndexAttr(result.getDimSize(dim)));
+      sizes.push_back(b.getIndexAttr(match.sizes[dim]));
     Value copy = elementwise(b, loc, sizes, f32(), {}, {}, [&](OpBuilder &b, Location loc, ValueRange) -> Value {
       SmallVector<Value> places;
       for (AffineExpr at : element.at.getResults()) {

@@ -202,14 +202,22 @@ bool SegmentMatcher::takeValues() {
   return true;
 }
 
-/// Which dimensions are heads: those of the updates that the scores have, which stand before the others.
+/// Which dimensions are heads: those of the updates that the scores have, which stand before the others. All of the
+/// result's columns are theirs.
 bool SegmentMatcher::takeHeads() {
   bool isBehind = false;
+  auto result = cast<RankedTensorType>(sums.insert.getDest().getType());
+  for (auto [n, joined] : llvm::enumerate(joins())) {
+    int64_t size = 1;
+    for (int64_t dim : joined)
+      size *= updatesType().getDimSize(dim);
+    if (n != sums.nodeDim && result.getDimSize(n) != size)
+      return false;
+  }
   for (unsigned n = 0; n != rank; ++n) {
     if (n == found.edgeDim || reader.isUnit(coordinate(n)))
       continue;
-    auto result = cast<RankedTensorType>(sums.insert.getDest().getType());
-    if (n < found.edgeDim || updatesType().isDynamicDim(n) || result.getDimSize(n) != updatesType().getDimSize(n))
+    if (n < found.edgeDim || updatesType().isDynamicDim(n))
       return false;
     bool isHead =
         llvm::any_of(found.scores.at.getResults(), [&](AffineExpr place) { return place.isFunctionOfDim(n); });
@@ -246,7 +254,7 @@ std::optional<SegmentMatch> SegmentMatcher::match(linalg::LinalgOp &softmax, Mis
   };
   if (!readSums())
     return fail("its values are not summed by a node of each edge");
-  takeFactors(reader.at(updates.getTensor()), {});
+  takeFactors(reader.at(updates), {});
   if (!divisors.empty())
     softmax = divisors.front().owner;
   auto *divisor = llvm::find_if(divisors, [&](const Factor &divisor) { return takeSum(divisor.element); });
@@ -270,7 +278,7 @@ std::optional<SegmentMatch> SegmentMatcher::match(linalg::LinalgOp &softmax, Mis
   if (!scores)
     return fail("its scores are no tensor");
   found.scores = *scores;
-  if (!getElementTypeOrSelf(found.scores.value).isF32() || !getElementTypeOrSelf(updates.getTensor()).isF32())
+  if (!getElementTypeOrSelf(found.scores.value).isF32() || !getElementTypeOrSelf(updates).isF32())
     return fail("its scores are not f32");
   if (!takeHeads())
     return fail("its heads and their widths are open, or do not stand behind its edges in this order");
@@ -279,6 +287,7 @@ std::optional<SegmentMatch> SegmentMatcher::match(linalg::LinalgOp &softmax, Mis
   if (std::string why = found.result ? "" : whyUsedElsewhere(); !why.empty())
     return fail(why);
   found.loops = sums.outer;
+  found.sizes.assign(updatesType().getShape().begin(), updatesType().getShape().end());
   if (!found.result)
     found.result = sums.outer.getResult(0);
   return found;
@@ -288,10 +297,10 @@ std::optional<SegmentMatch> matchSegmentAttention(scf::ForOp loops, linalg::Lina
   std::optional<Scatter> sums = loops.getNumResults() == 1 ? Scatter::match(loops.getResult(0)) : std::nullopt;
   if (!sums || sums->kind != Scatter::sum || !isZeroFill(sums->init))
     return std::nullopt;
-  auto updates = sums->update.getDefiningOp<tensor::ExtractOp>();
-  if (!updates || loops->isAncestor(updates.getTensor().getParentRegion()->getParentOp()))
+  auto update = sums->update.getDefiningOp<tensor::ExtractOp>();
+  if (!update || loops->isAncestor(update.getTensor().getParentRegion()->getParentOp()))
     return std::nullopt;
-  return SegmentMatcher(*sums, updates).match(softmax, miss);
+  return SegmentMatcher(*sums, update).match(softmax, miss);
 }
 
 } // namespace attn

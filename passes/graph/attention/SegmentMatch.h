@@ -40,6 +40,7 @@ struct SegmentMatch {
   CheckIndexOp rowCheck;
   llvm::SmallVector<unsigned> heads; ///< dimensions of the updates that scores have, too
   unsigned edgeDim;                  ///< of the updates and of the result
+  llvm::SmallVector<int64_t> sizes;  ///< of the updates; the result may have dimensions that are joined
   double epsilon = 0;
   std::optional<double> floor;
 };

@@ -8,9 +8,9 @@ namespace attn {
 /// How matchSegmentAttention goes about it: SegmentReads.cpp says what is read where, SegmentMatch.cpp what it means.
 class SegmentMatcher {
 public:
-  SegmentMatcher(const Scatter &sums, mlir::tensor::ExtractOp updates)
-      : sums(sums), updates(updates), reader(updates.getTensor()),
-        rank(mlir::cast<mlir::RankedTensorType>(updates.getTensor().getType()).getRank()) {}
+  SegmentMatcher(const Scatter &sums, mlir::tensor::ExtractOp update)
+      : sums(sums), update(update), updates(beforeJoin(sums, update.getTensor())), reader(updates),
+        rank(updatesType().getRank()) {}
 
   std::optional<SegmentMatch> match(mlir::linalg::LinalgOp &softmax, Miss &miss);
 
@@ -30,8 +30,10 @@ private:
   };
 
   mlir::AffineExpr coordinate(unsigned n) { return mlir::getAffineDimExpr(n, updates.getContext()); }
-  mlir::RankedTensorType updatesType() { return mlir::cast<mlir::RankedTensorType>(updates.getTensor().getType()); }
+  mlir::RankedTensorType updatesType() { return mlir::cast<mlir::RankedTensorType>(updates.getType()); }
   mlir::AffineExpr zero() { return mlir::getAffineConstantExpr(0, updates.getContext()); }
+  static mlir::Value beforeJoin(const Scatter &sums, mlir::Value tensor);
+  llvm::SmallVector<mlir::ReassociationIndices> joins();
   bool readSums();
   void takeFactors(const Element &element, mlir::linalg::LinalgOp owner);
   std::optional<Visit> visit(const Element &element);
@@ -55,7 +57,8 @@ private:
   std::string whyUsedElsewhere();
 
   Scatter sums;
-  mlir::tensor::ExtractOp updates;
+  mlir::tensor::ExtractOp update; ///< that loops sum
+  const mlir::Value updates;      ///< its tensor, or the one of which that joins dimensions
   ElementReader reader;
   const unsigned rank;
   SegmentMatch found;

@@ -31,16 +31,44 @@ static std::optional<unsigned> loopOf(ArrayRef<scf::ForOp> loops, Value index) {
   return std::nullopt;
 }
 
+/// `tensor`, or where it joins dimensions of known sizes behind the edges, as those of heads and their columns, what it
+/// joins them of.
+Value SegmentMatcher::beforeJoin(const Scatter &sums, Value tensor) {
+  auto collapse = tensor.getDefiningOp<tensor::CollapseShapeOp>();
+  if (!collapse)
+    return tensor;
+  ArrayRef<int64_t> shape = collapse.getSrcType().getShape();
+  bool isNeeded = false;
+  for (auto [n, joined] : llvm::enumerate(collapse.getReassociationIndices())) {
+    int64_t many = llvm::count_if(joined, [&](int64_t dim) { return shape[dim] != 1; });
+    bool isOpen = llvm::any_of(joined, [&](int64_t dim) { return ShapedType::isDynamic(shape[dim]); });
+    if (joined.size() > 1 && (isOpen || n == sums.nodeDim))
+      return tensor;
+    isNeeded |= many > 1;
+  }
+  return isNeeded ? collapse.getSrc() : tensor;
+}
+
+/// The dimensions of the updates behind each index of an update.
+SmallVector<ReassociationIndices> SegmentMatcher::joins() {
+  if (updates != update.getTensor())
+    return update.getTensor().getDefiningOp<tensor::CollapseShapeOp>().getReassociationIndices();
+  return llvm::map_to_vector(llvm::seq<int64_t>(rank), [](int64_t dim) { return ReassociationIndices{dim}; });
+}
+
 /// The nodes and the updates of the loops that sum, as elements of the updates.
 bool SegmentMatcher::readSums() {
   SmallVector<AffineExpr> places(sums.loops.size());
-  for (auto [dim, at] : llvm::enumerate(updates.getIndices())) {
-    if (isOnlyPlace(at, updates.getTensor(), dim))
+  SmallVector<ReassociationIndices> joined = joins();
+  for (auto [dim, at] : llvm::enumerate(update.getIndices())) {
+    if (isOnlyPlace(at, update.getTensor(), dim))
       continue;
     std::optional<unsigned> loop = loopOf(sums.loops, at);
     if (!loop || places[*loop])
       return false;
-    places[*loop] = coordinate(dim);
+    places[*loop] = coordinate(joined[dim].front());
+    for (int64_t next : llvm::drop_begin(joined[dim]))
+      places[*loop] = places[*loop] * updatesType().getDimSize(next) + coordinate(next);
   }
   found.nodeCheck = getCheck(sums.insert.getIndices()[sums.nodeDim]);
   if (llvm::is_contained(places, AffineExpr()))
@@ -55,11 +83,12 @@ bool SegmentMatcher::readSums() {
     if (llvm::any_of(found.node.at.getResults(), [&](AffineExpr place) { return place.isFunctionOfDim(n); }))
       named.push_back(n);
   auto type = cast<RankedTensorType>(sums.insert.getDest().getType());
-  if (named.size() != 1 || named.front() != sums.nodeDim || type.getRank() != rank)
+  bool isOneEach = type.getRank() == static_cast<int64_t>(joined.size());
+  if (named.size() != 1 || !isOneEach || joined[sums.nodeDim] != ReassociationIndices{named.front()})
     return false;
   found.edgeDim = named.front();
   for (auto [n, index] : llvm::enumerate(sums.insert.getIndices()))
-    if (n != sums.nodeDim && index != updates.getIndices()[n])
+    if (n != sums.nodeDim && index != update.getIndices()[n])
       return false;
   std::optional<Element> stored = storedTensor(*node);
   if (!stored || !readsEdgesAlone(*stored))
@@ -117,7 +146,7 @@ std::optional<SegmentMatcher::Visit> SegmentMatcher::visit(const Element &elemen
     if (!dim || dim.getPosition() >= rank)
       return std::nullopt;
     Extent all = dim.getPosition() == found.edgeDim ? Extent::of(OpFoldResult(found.edges))
-                                                    : Extent::of(updates.getTensor(), dim.getPosition());
+                                                    : Extent::of(updates, dim.getPosition());
     if (!(Extent::of(OpFoldResult(loop.getUpperBound())) == all))
       return std::nullopt;
   }
