@@ -102,6 +102,7 @@ private:
   void fuseSegments() {
     SegmentLists lists;
     DenseMap<Operation *, Miss> misses;
+    DenseSet<Operation *> divided; ///< quotients of sums, of which one is that of the weights
     for (scf::ForOp loops : collect<scf::ForOp>()) {
       linalg::LinalgOp softmax;
       Miss miss{"", loops.getLoc()};
@@ -111,10 +112,12 @@ private:
         addFusedSegments(buildSegmentAttention(rewriter, *match, lists), loops);
       } else if (softmax) {
         misses.insert({softmax, match ? Miss{"no kernel for GPUs goes by lists of edges", softmax.getLoc()} : miss});
+        if (llvm::is_contained(softmax->getOperands(), loops.getResult(0)))
+          divided.insert(softmax);
       }
     }
     for (linalg::LinalgOp op : collect<linalg::LinalgOp>()) {
-      if (!isSegmentSoftmax(op))
+      if (!isSegmentSoftmax(op) && !divided.contains(op))
         continue;
       auto miss = misses.find(op);
       std::string reason = "a softmax over the edges of each node, by scatters";
