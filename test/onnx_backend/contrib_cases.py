@@ -13,7 +13,8 @@ def floats(*shape, dtype=np.float32):
 
 
 def case(name, op, inputs, outputs=1, rtol=1e-3, atol=1e-4, domain=MS, check=None, oracle=None, **attributes):
-    """`inputs`: arrays, None for a missing one, or ("const", array) for an initialiser. `oracle`: the same in
+    """`inputs`: arrays, None for a missing one, ("const", array) for an initialiser, or ("open", array) for one whose
+    sizes only the run knows. `oracle`: the same in
     another layout, with attributes where they differ, or its results by NumPy, where ONNX Runtime's CPU lacks this one."""
     CASES.append((name, op, inputs, outputs, rtol, atol, domain, check, oracle, attributes))
 
@@ -25,12 +26,15 @@ def build(op, inputs, outputs, domain, attributes):
             names.append("")
             continue
         names.append(f"i{i}")
+        shape = value[1].shape if isinstance(value, tuple) else value.shape
+        if isinstance(value, tuple) and value[0] == "open":
+            value, shape = value[1], [f"{names[-1]}_{d}" for d in range(len(shape))]
         if isinstance(value, tuple):
             initializers.append(onnx.numpy_helper.from_array(value[1], names[-1]))
             continue
         feeds[names[-1]] = value
         declared.append(helper.make_tensor_value_info(names[-1], helper.np_dtype_to_tensor_dtype(value.dtype),
-                                                      value.shape))
+                                                      shape))
     made = [f"o{i}" if outputs >> i & 1 else "" for i in range(outputs.bit_length())]
     node = helper.make_node(op, names, made, "node", domain=domain, **attributes)
     kinds = [TensorProto.INT32 if op.endswith("EmbedLayerNormalization") and i == 1 else

@@ -170,4 +170,18 @@ def grouped():
         gqa(f"gqa_smooth_{s}", s, past, [past + s - 1] * 2, smooth_softmax=1)
         gqa(f"gqa_sink_{s}", s, past, [past + s - 1] * 2, rest=[None, None, None, None, floats(4)])
     gqa("gqa_sink_window", 7, 0, [6, 6], rest=[None, None, None, None, floats(4)], local_window_size=3)
+    def buffered(name, room, total, bias, form=lambda t: t, **more):
+        operands = [floats(2, 1, 32), floats(2, 1, 16), floats(2, 1, 16), floats(2, 2, room, 8), floats(2, 2, room, 8),
+                    np.array([total - 1, total - 3], np.int32), np.array([total], np.int32)]
+        shift = [] if bias is None else [None] * 3 + [floats(*bias)]
+        case(name, "GroupQueryAttention", [None if t is None else form(t) for t in operands + shift], 0b111, num_heads=4,
+             kv_num_heads=2, check=lambda o: [o[0], *(t[i, :, :n] for t in o[1:] for i, n in ((0, total), (1, total - 2)))],
+             **more)
+
+    buffered("gqa_room_bias", 16, 6, (2, 4, 1, 6))
+    buffered("gqa_room_one_bias", 16, 6, (1, 1, 1, 6), local_window_size=3)
+    buffered("gqa_room_bias_full", 16, 16, (2, 4, 1, 16))
+    buffered("gqa_room_bias_open", 16, 6, (2, 4, 1, 6), lambda t: ("open", t))
+    buffered("gqa_room_bias_grown", 5, 6, (2, 4, 1, 6), lambda t: ("open", t))
+    buffered("gqa_room_open", 16, 6, None, lambda t: ("open", t))
     gqa("gqa_ragged_prompt", 5, 0, [2, 4], check=lambda o: [o[0][0, :3], o[0][1], o[1][0, :, :3], o[1][1]])

@@ -232,6 +232,11 @@ LogicalResult importGroupQueryAttention(Node &n) {
   FailureOr<HeadTensor> key = cached(n, *g, 0, g->key, length), value = cached(n, *g, 1, g->value, length);
   if (failed(key) || failed(value))
     return failure();
+  // A bias has a column for each of the keys that there are, and none for the room behind them.
+  if (n.hasInput(10) && n.input(10).rank() && n.symbols().isEqual(n.input(10).shape.back(), length) != true) {
+    key->tensor = n.slice(key->tensor, 2, 0, g->total);
+    value->tensor = n.slice(value->tensor, 2, 0, g->total);
+  }
   AttentionOperands o{g->query, *key, *value, true, 1, std::nullopt, {}, std::nullopt, std::nullopt};
   if (failed(checkSizes(n, o)))
     return failure();
