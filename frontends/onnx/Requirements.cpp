@@ -193,9 +193,6 @@ static std::string fixToOne(const Symbols &symbols, const Expr &size, const std:
   return "no --dim fixes the size that is 1, as the run computes it";
 }
 
-/// Whether what `a` is made of is known when a run begins.
-static bool isKnownAtEntry(const Symbols &symbols, const Expr &a) { return !StringRef(symbols.print(a)).contains('?'); }
-
 /// A size that is 1 only in a run would be broadcast by ONNX. Code for both would cost every model whose names differ
 /// for equal sizes ("total", "past + seq") its fusion, so another form of the entry does such a run; without one the
 /// run says that the model is to be compiled for it.
@@ -217,8 +214,7 @@ static void requireDecided(Node &node, const Expr &a, const Expr &b, FlatSymbolR
   };
   Value same = compare(arith::CmpIPredicate::eq, x, y);
   auto textOf = [&](const Expr &size) {
-    std::string text = size.constant() ? "" : printableName(symbols.print(size));
-    return StringRef(text).contains('?') ? "" : text; // of what the run reads
+    return size.constant() || !symbols.isNamed(size) ? "" : printableName(symbols.print(size));
   };
   auto place = [](StringRef value, const std::string &text) {
     return (value + (text.empty() ? "" : " ('" + text + "')")).str();
@@ -248,14 +244,14 @@ LogicalResult Node::requireBroadcast(const Expr &a, const Expr &b, StringRef mes
     std::string name = symbols().name(fixed).str();
     InFlightDiagnostic error = unsupported();
     error << substitute(message, {symbols().print(a), symbols().print(b)}) << " unless one of them is 1; "
-          << fixToOne(symbols(), fixed, printableName(symbols().print(fixed)));
+          << fixToOne(symbols(), fixed, symbols().isNamed(fixed) ? printableName(symbols().print(fixed)) : "");
     if (impl.state.sharedDims.count(name))
       error << ", or where an input calls another size '" << printableName(name)
             << "' by mistake, with --shape=INPUT:?x*, which takes the name of that dimension away";
     return failure();
   }
   FlatSymbolRefAttr otherwise;
-  if (!impl.state.otherwise.empty() && isKnownAtEntry(symbols(), a) && isKnownAtEntry(symbols(), b))
+  if (!impl.state.otherwise.empty() && symbols().isNamed(a) && symbols().isNamed(b))
     otherwise = FlatSymbolRefAttr::get(builder().getContext(), impl.state.otherwise);
   requireDecided(*this, a, b, otherwise);
   return requireEqual(a, b, message);

@@ -432,10 +432,30 @@ std::string Symbols::outputName(const Expr &a) const {
   return text.size() > 100 ? "" : text;
 }
 
+bool Symbols::isNamed(const Expr &a) const {
+  SmallVector<Expr> rest{a};
+  llvm::SmallDenseSet<unsigned> seen;
+  while (!rest.empty()) {
+    Expr next = rest.pop_back_val();
+    if (next.overflowed())
+      continue;
+    for (const auto &term : next.getTerms())
+      for (unsigned id : term.first) {
+        if (storage->atoms[id].kind == Kind::Opaque)
+          return false;
+        if (seen.insert(id).second)
+          rest.append(storage->atoms[id].operands.begin(), storage->atoms[id].operands.end());
+      }
+  }
+  return true;
+}
+
 std::string Symbols::print(const Expr &a) const { return print(a, 0); }
 
 std::string Symbols::print(const Expr &a, unsigned depth) const {
   static const char *const names[] = {"", "", "floordiv", "truncdiv", "mod", "min", "max", "equal", "less", "select"};
+  bool isAlone =
+      a.getTerms().size() == 1 && a.getTerms().begin()->second == 1 && a.getTerms().begin()->first.size() == 1;
   auto atomText = [&](unsigned id) {
     if (id == kOverflowAtom)
       return std::string("(beyond 64 bits)");
@@ -443,7 +463,7 @@ std::string Symbols::print(const Expr &a, unsigned depth) const {
     if (atom.kind == Kind::Dimension)
       return atom.name;
     if (atom.kind == Kind::Opaque)
-      return "?" + std::to_string(id);
+      return std::string(isAlone ? "a size that the run tells" : "(a size that the run tells)");
     std::string text = std::string(names[unsigned(atom.kind)]) + "(";
     for (auto [n, operand] : llvm::enumerate(atom.operands))
       text += (n ? ", " : "") + (depth < 4 ? print(operand, depth + 1) : "...");

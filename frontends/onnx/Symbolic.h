@@ -151,7 +151,9 @@ public:
   /// A name for the size of an output: the expression's text if it is made of
   /// named dimensions ("past + seq"), else "" (unknown until the run).
   std::string outputName(const Expr &a) const;
-  /// For messages: "batch*seq + 2".
+  /// Whether `a` is made of named dimensions alone, and so known when a run begins.
+  bool isNamed(const Expr &a) const;
+  /// For messages: "batch*seq + 2". What has no name is a size that the run tells.
   std::string print(const Expr &a) const;
 
 private:

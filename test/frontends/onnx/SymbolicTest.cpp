@@ -26,6 +26,16 @@ TEST_F(SymbolicTest, EqualExpressionsAreOne) {
   EXPECT_EQ(text(Expr(0) - seq), "-seq");
 }
 
+TEST_F(SymbolicTest, PrintsNoNumbersOfAtoms) {
+  Expr read = symbols.opaque({});
+  EXPECT_EQ(text(read), "a size that the run tells");
+  EXPECT_EQ(text(symbols.max(read, Expr(16))), "max(16, a size that the run tells)");
+  EXPECT_EQ(text(read * Expr(4) + Expr(1)), "4*(a size that the run tells) + 1");
+  EXPECT_TRUE(symbols.isNamed(symbols.max(batch * seq, Expr(16))));
+  EXPECT_FALSE(symbols.isNamed(read * seq));
+  EXPECT_FALSE(symbols.isNamed(symbols.floorDiv(symbols.max(read + seq, batch), Expr(3)) + batch));
+}
+
 TEST_F(SymbolicTest, DividesPolynomialsExactly) {
   EXPECT_EQ(symbols.floorDiv(batch * seq * Expr(12), seq), batch * Expr(12));
   EXPECT_EQ(symbols.floorDiv(batch * seq * Expr(384), batch * seq), Expr(384));
