@@ -147,10 +147,9 @@ FailureOr<AttentionOperands> readOperands(Node &n) {
   return o;
 }
 
-/// The scale, and the query multiplied by it where it is not known at import.
-FailureOr<double> readScale(Node &n, AttentionOperands &o) {
-  if (n.hasAttr("scale"))
-    return n.floatAttr("scale", 1.0);
+} // namespace
+
+FailureOr<double> defaultScale(Node &n, AttentionOperands &o) {
   const Expr width = o.query.width();
   if (std::optional<int64_t> d = width.constant())
     return *d > 0 ? 1.0 / std::sqrt(double(*d)) : 1.0;
@@ -161,6 +160,8 @@ FailureOr<double> readScale(Node &n, AttentionOperands &o) {
   o.query.tensor = *scaled;
   return 1.0;
 }
+
+namespace {
 
 //===----------------------------------------------------------------------===//
 // attn.attention
@@ -377,7 +378,7 @@ LogicalResult importAttention(Node &n) {
   FailureOr<AttentionOperands> o = readOperands(n);
   if (failed(o))
     return failure();
-  FailureOr<double> scale = readScale(n, *o);
+  FailureOr<double> scale = n.hasAttr("scale") ? n.floatAttr("scale", 1.0) : defaultScale(n, *o);
   if (failed(scale))
     return failure();
   FailureOr<ScoreRule> rule = ScoreRule::read(n, o->sizes, o->past, *scale);

@@ -34,6 +34,9 @@ Tensor headsOutside(Node &n, const HeadTensor &t);
 /// Requires that the operands fit together; sets `group` and `sizes`.
 mlir::LogicalResult checkSizes(Node &n, AttentionOperands &o);
 
+/// 1 / sqrt(width of a query), or 1 once the query is divided by it, where only the run knows the width.
+mlir::FailureOr<double> defaultScale(Node &n, AttentionOperands &o);
+
 /// One attn.attention (in f64: its parts), in the layout of the query, packed
 /// when the operands were.
 mlir::FailureOr<Tensor> attend(Node &n, const AttentionOperands &o, const ScoreRule &rule);

@@ -6,7 +6,6 @@
 #include "frontends/onnx/ops/Quantize.h"
 #include "frontends/onnx/ops/Reduce.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include <cmath>
 
 // Attention and MultiHeadAttention of ONNX Runtime (com.microsoft): how they
 // pack their operands, and what masks they take.
@@ -33,14 +32,9 @@ FailureOr<int64_t> readHeadCount(Node &n, StringRef name) {
   return heads;
 }
 
-FailureOr<double> readScale(Node &n, const Expr &width) {
+FailureOr<double> readScale(Node &n, AttentionOperands &o) {
   double scale = n.floatAttr("scale", 0.0);
-  if (scale != 0)
-    return scale;
-  std::optional<int64_t> known = width.constant();
-  if (!known || *known < 1)
-    return n.unsupported() << "a default scale for a head size that is not known at import";
-  return 1 / std::sqrt(double(*known));
+  return scale != 0 ? scale : defaultScale(n, o);
 }
 
 /// What an int32 mask adds to the scores: mask_filter_value (finite, so it
@@ -158,7 +152,7 @@ LogicalResult attendMasked(Node &n, const HeadTensor (&parts)[3], const Expr &pa
   AttentionOperands o{parts[0], parts[1], parts[2], true, 1, past, {}, std::nullopt, std::nullopt};
   if (failed(checkSizes(n, o)))
     return failure();
-  FailureOr<double> scale = readScale(n, o.query.width());
+  FailureOr<double> scale = readScale(n, o);
   if (failed(scale))
     return failure();
   ScoreRule rule = ScoreRule::scaled(*scale);

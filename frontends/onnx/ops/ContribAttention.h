@@ -13,8 +13,8 @@ mlir::FailureOr<HeadTensor> splitHeads(Node &n, const Tensor &t, int64_t heads);
 /// The attribute `name`, a number of heads.
 mlir::FailureOr<int64_t> readHeadCount(Node &n, llvm::StringRef name);
 
-/// The attribute `scale`, or by default 1 / sqrt(width).
-mlir::FailureOr<double> readScale(Node &n, const Expr &width);
+/// The attribute `scale`, or by default that of the operands.
+mlir::FailureOr<double> readScale(Node &n, AttentionOperands &o);
 
 /// The mask and the bias (inputs, either of which may be missing) as one mask.
 mlir::LogicalResult addMasks(Node &n, ScoreRule &rule, size_t mask, size_t bias, const AttentionSizes &sizes);

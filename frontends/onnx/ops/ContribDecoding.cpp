@@ -121,7 +121,7 @@ LogicalResult importDecoderMaskedAttention(Node &n) {
   AttentionOperands o{parts[0], parts[1], parts[2], true, 1, std::nullopt, {}, std::nullopt, std::nullopt};
   if (failed(checkSizes(n, o)))
     return failure();
-  FailureOr<double> scale = readScale(n, o.query.width());
+  FailureOr<double> scale = readScale(n, o);
   if (failed(scale))
     return failure();
   ScoreRule rule = ScoreRule::scaled(*scale);

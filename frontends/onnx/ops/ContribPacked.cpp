@@ -102,7 +102,7 @@ LogicalResult attendPacked(Node &n, const Packing &p, ArrayRef<Tensor> operands,
   AttentionOperands o{parts[0], parts[1], parts[2], true, 1, std::nullopt, {}, std::nullopt, std::nullopt};
   if (failed(checkSizes(n, o)))
     return failure();
-  FailureOr<double> scale = readScale(n, o.query.width());
+  FailureOr<double> scale = readScale(n, o);
   Tensor ends = n.cast(p.ends, DType::I64);
   FailureOr<Tensor> lengths = formula(n, DType::I64, {n.slice(ends, 0, 1, p.batch), n.slice(ends, 0, 0, p.batch)},
                                       [](ArrayRef<Num> v) { return v[0] - v[1]; });

@@ -240,7 +240,7 @@ LogicalResult importGroupQueryAttention(Node &n) {
   AttentionOperands o{g->query, *key, *value, true, 1, std::nullopt, {}, std::nullopt, std::nullopt};
   if (failed(checkSizes(n, o)))
     return failure();
-  FailureOr<double> scale = readScale(n, o.query.width());
+  FailureOr<double> scale = readScale(n, o);
   if (failed(scale))
     return failure();
   ScoreRule rule = ScoreRule::scaled(*scale, n.floatAttr("softcap", 0.0));
@@ -350,7 +350,7 @@ LogicalResult importSparseAttention(Node &n) {
   AttentionOperands o{g->query, {keys, false}, {values, false}, true, 1, std::nullopt, {}, std::nullopt, std::nullopt};
   if (failed(checkSizes(n, o)))
     return failure();
-  FailureOr<double> scale = readScale(n, o.query.width());
+  FailureOr<double> scale = readScale(n, o);
   FailureOr<Tensor> seen = failed(scale) ? FailureOr<Tensor>() : visibleKeys(n, *g, o.sizes);
   if (failed(seen))
     return failure();
