@@ -234,6 +234,8 @@ public:
   /// The same for any condition (an i1), and for an `a` ({0}) that is computed
   /// from what the run reads: it did not leave 64 bits.
   void require(mlir::Value condition, llvm::StringRef message, bool unsupported = false);
+  /// The same for a condition that is 1 where it holds; {0} and so on are `sizes`.
+  void require(const Expr &condition, llvm::StringRef message, llvm::ArrayRef<Expr> sizes);
   mlir::LogicalResult requireFits(const Expr &a, llvm::StringRef message);
 
   /// Each size is in [0, kMaxSize] and the bytes are at most kMaxTensorBytes:

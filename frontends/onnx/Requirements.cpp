@@ -114,6 +114,17 @@ void Node::require(Value condition, StringRef message, bool unsupported) {
   emitRequire(*this, condition, message, {}, unsupported);
 }
 
+void Node::require(const Expr &condition, StringRef message, ArrayRef<Expr> sizes) {
+  OpBuilder &b = builder();
+  Value one = arith::ConstantIndexOp::create(b, impl.loc, 1);
+  Value holds =
+      arith::CmpIOp::create(b, impl.loc, arith::CmpIPredicate::eq, symbols().materialize(b, impl.loc, condition), one);
+  SmallVector<Value> values;
+  for (const Expr &size : sizes)
+    values.push_back(symbols().materialize(b, impl.loc, size));
+  emitRequire(*this, holds, nameSizes(symbols(), message, sizes), values);
+}
+
 LogicalResult Node::requireFits(const Expr &a, StringRef message) {
   if (a.overflowed())
     return error() << substitute(message, {symbols().print(a)}), failure();

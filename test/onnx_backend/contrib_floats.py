@@ -144,6 +144,21 @@ def attentions():
     apart = lambda t: [np.ascontiguousarray(t[:, :, :, i].reshape(2, -1, 24)) for i in range(t.shape[3])]
     case("mha_packed", "MultiHeadAttention", [qkv], num_heads=3, oracle=apart(qkv))
     case("mha_packed_kv", "MultiHeadAttention", [q, kv], num_heads=3, oracle=[q, *apart(kv)])
+    def opened(*arrays):
+        return [None if t is None else ("open", t) for t in arrays]
+
+    long = np.array([4, 7, 0, 5, 10, 0, 7, 14], np.int32)  # 3 * 2 + 2, of which 2 are read
+    case("mha_mask_long", "MultiHeadAttention", [q, k, v, None, long], num_heads=3)
+    case("mha_open", "MultiHeadAttention", opened(q, k, v), num_heads=3)
+    case("mha_open_scale", "MultiHeadAttention", opened(q, k, v), num_heads=3, scale=0.7)
+    case("mha_open_mask", "MultiHeadAttention", opened(q, k, v, None, np.array([4, 7], np.int32)), num_heads=3)
+    case("mha_open_mask_long", "MultiHeadAttention", opened(q, k, v, None, long), num_heads=3)
+    case("mha_scores", "MultiHeadAttention", [q, k, v], 0b1001, num_heads=3)
+    case("mha_scores_open", "MultiHeadAttention", opened(q, k, v), 0b1001, num_heads=3)
+    case("mha_scores_masked", "MultiHeadAttention", [q, k, v, None, np.array([4, 7], np.int32), floats(2, 3, 5, 7)], 0b1001,
+         num_heads=3, scale=0.7)
+    case("mha_scores_causal", "MultiHeadAttention", [q, floats(2, 5, 24), floats(2, 5, 24)], 0b1001, num_heads=3,
+         unidirectional=1)
     case("mha_past", "MultiHeadAttention", [q, floats(2, 5, 24), floats(2, 5, 24), None, None, None,
                                             floats(2, 3, 4, 8), floats(2, 3, 4, 8)], 0b111, num_heads=3, unidirectional=1)
 

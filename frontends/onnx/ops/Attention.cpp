@@ -339,6 +339,15 @@ FailureOr<Tensor> decomposed(Node &n, const AttentionOperands &o, const ScoreRul
 
 } // namespace
 
+FailureOr<Tensor> maskedScores(Node &n, const AttentionOperands &o, const ScoreRule &rule) {
+  FailureOr<Tensor> scores = rawScores(n, o);
+  if (succeeded(scores))
+    scores = ruledScores(n, *scores, rule, ScoreRule::Masked);
+  if (failed(scores))
+    return failure();
+  return n.cast(*scores, o.query.tensor.dtype);
+}
+
 /// The result of heads as the operands came.
 static FailureOr<Tensor> packed(Node &n, const AttentionOperands &o, FailureOr<Tensor> y) {
   if (succeeded(y) && o.isPacked)

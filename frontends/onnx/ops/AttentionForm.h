@@ -46,6 +46,8 @@ mlir::FailureOr<Tensor> attendWithSink(Node &n, const AttentionOperands &o, cons
 
 /// q . k in the type of the computation, [batch, heads, queries, keys].
 mlir::FailureOr<Tensor> rawScores(Node &n, const AttentionOperands &o);
+/// The scores that the softmax gets, [batch, heads, queries, keys], in the type of the query.
+mlir::FailureOr<Tensor> maskedScores(Node &n, const AttentionOperands &o, const ScoreRule &rule);
 /// weights . value, in the layout and type of the query.
 mlir::FailureOr<Tensor> weightedValues(Node &n, const AttentionOperands &o, const Tensor &weights);
 

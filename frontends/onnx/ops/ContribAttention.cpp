@@ -37,6 +37,13 @@ FailureOr<double> readScale(Node &n, AttentionOperands &o) {
   return scale != 0 ? scale : defaultScale(n, o);
 }
 
+/// The run has a mask of B or of 3B + 2 numbers.
+static void requireLengths(Node &n, const Expr &numbers, const Expr &batch) {
+  Symbols &symbols = n.symbols();
+  Expr fits = symbols.select(symbols.equal(numbers, batch), Expr(1), symbols.equal(numbers, batch * Expr(3) + Expr(2)));
+  n.require(fits, "a mask of {0} numbers for a batch of {1}", {numbers, batch});
+}
+
 /// What an int32 mask adds to the scores: mask_filter_value (finite, so it
 /// takes part) where a key is masked.
 static FailureOr<Tensor> maskBias(Node &n, const Tensor &mask, const AttentionSizes &sizes) {
@@ -58,13 +65,17 @@ static FailureOr<Tensor> maskBias(Node &n, const Tensor &mask, const AttentionSi
   }
   if (mask.rank() != 1)
     return n.unsupported() << "a mask of rank " << mask.rank();
-  // [B]: the number of keys; [2B]: the end of the keys, then their begin.
-  bool pairs = n.symbols().isEqual(mask.shape[0], sizes.batch * Expr(2)) == true && !mask.shape[0].is(0);
-  if (!pairs && n.symbols().isEqual(mask.shape[0], sizes.batch) == false)
-    return n.unsupported() << "a mask of " << n.symbols().print(mask.shape[0]) << " numbers for a batch of "
+  // [B]: the number of keys; [2B]: the end of the keys, then their begin; [3B + 2]: the number of keys, and where
+  // queries and keys without padding would lie.
+  const Expr &numbers = mask.shape[0];
+  bool pairs = n.symbols().isEqual(numbers, sizes.batch * Expr(2)) == true && !numbers.is(0);
+  std::optional<bool> isLong = n.symbols().isEqual(numbers, sizes.batch * Expr(3) + Expr(2));
+  std::optional<bool> isShort = n.symbols().isEqual(numbers, sizes.batch);
+  if (!pairs && isLong == false && isShort == false)
+    return n.unsupported() << "a mask of " << n.symbols().print(numbers) << " numbers for a batch of "
                            << n.symbols().print(sizes.batch);
-  if (!pairs && failed(n.requireEqual(mask.shape[0], sizes.batch, "a mask of {0} numbers for a batch of {1}")))
-    return failure();
+  if (!pairs && isLong != true && isShort != true)
+    requireLengths(n, numbers, sizes.batch);
   Value ends = n.value(mask), batch = n.symbols().materialize(n.builder(), n.loc(), sizes.batch);
   Tensor bias;
   bias.dtype = DType::F32;
@@ -164,6 +175,17 @@ LogicalResult attendMasked(Node &n, const HeadTensor (&parts)[3], const Expr &pa
   if (failed(y))
     return failure();
   n.setOutput(0, *y);
+  if (!n.hasOutput(3)) // qk, of MultiHeadAttention
+    return success();
+  FailureOr<Tensor> scores = maskedScores(n, o, rule);
+  if (succeeded(scores) && n.intAttr("unidirectional", 0)) { // what it hides is the least number, and no infinity
+    auto type = cast<FloatType>(elementType(n.builder().getContext(), scores->dtype));
+    double least = llvm::APFloat::getLargest(type.getFloatSemantics(), /*Negative=*/true).convertToDouble();
+    scores = formula(n, scores->dtype, *scores, [&](ArrayRef<Num> v) { return maximum(v[0], v[0].constant(least)); });
+  }
+  if (failed(scores))
+    return failure();
+  n.setOutput(3, *scores);
   return success();
 }
 
@@ -332,8 +354,6 @@ LogicalResult importMultiHeadAttention(Node &n) {
   for (size_t i : {8, 9})
     if (n.hasInput(i))
       return n.unsupported() << "input " << i << " (past_sequence_length or cache_indirection)";
-  if (n.hasOutput(3))
-    return n.unsupported() << "the output qk";
   FailureOr<int64_t> heads = readHeadCount(n, "num_heads");
   if (failed(heads))
     return failure();
