@@ -76,6 +76,8 @@ def decoder():
     for length in (0, 3, 5):
         inputs = [q, k, v, None, None, *before, number(length)]
         expect(f"decoder_shared_{length}", op, inputs, outputs=0b111, num_heads=heads, past_present_share_buffer=1)
+        expect(f"decoder_shared_open_{length}", op, [None if t is None else ("open", t) for t in inputs], outputs=0b111,
+               num_heads=heads, past_present_share_buffer=1)
         shift = floats(3 * size)
         expect(f"decoder_shared_shift_{length}", op, [*inputs, None, None, shift], outputs=0b111, num_heads=heads,
               past_present_share_buffer=1, scale=0.3)

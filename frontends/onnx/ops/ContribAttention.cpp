@@ -5,6 +5,7 @@
 #include "frontends/onnx/ops/MatMul.h"
 #include "frontends/onnx/ops/Quantize.h"
 #include "frontends/onnx/ops/Reduce.h"
+#include "frontends/onnx/ops/RuntimeAxes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 // Attention and MultiHeadAttention of ONNX Runtime (com.microsoft): how they
@@ -30,6 +31,20 @@ FailureOr<int64_t> readHeadCount(Node &n, StringRef name) {
   if (heads < 1 || heads > (1 << 20))
     return n.error() << "expects " << name << " of at least 1, has " << heads;
   return heads;
+}
+
+FailureOr<Expr> readNumber(Node &n, size_t input, StringRef name) {
+  const Tensor &t = n.input(input);
+  if ((t.dtype != DType::I32 && t.dtype != DType::I64) || t.rank() > 1)
+    return n.error() << "expects " << name << " (input " << input << ") as one integer, has " << dtypeName(t.dtype)
+                     << " of rank " << t.rank();
+  std::string message = (name + " (input " + std::to_string(input) + ") has {0} numbers, expected {1}").str();
+  if (t.rank() == 1 && failed(n.requireEqual(t.shape[0], Expr(1), message)))
+    return failure();
+  std::optional<SmallVector<Expr>> given = t.rank() ? exprsOfLength(n, input, 1) : n.exprs(input);
+  if (!given)
+    return failure();
+  return given->front();
 }
 
 FailureOr<double> readScale(Node &n, AttentionOperands &o) {

@@ -13,6 +13,9 @@ mlir::FailureOr<HeadTensor> splitHeads(Node &n, const Tensor &t, int64_t heads);
 /// The attribute `name`, a number of heads.
 mlir::FailureOr<int64_t> readHeadCount(Node &n, llvm::StringRef name);
 
+/// Input `input`, an integer scalar or a vector of one integer, however long it is declared; messages call it `name`.
+mlir::FailureOr<Expr> readNumber(Node &n, size_t input, llvm::StringRef name);
+
 /// The attribute `scale`, or by default that of the operands.
 mlir::FailureOr<double> readScale(Node &n, AttentionOperands &o);
 

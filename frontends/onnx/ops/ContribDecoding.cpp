@@ -97,10 +97,12 @@ LogicalResult importDecoderMaskedAttention(Node &n) {
     return n.error() << "expects past_key and past_value together, has one";
   std::optional<Expr> length;
   if (isShared && !isCross) {
-    std::optional<SmallVector<Expr>> given = n.hasInput(PastLength) ? n.exprs(PastLength) : std::nullopt;
-    if (!given || given->size() != 1)
+    if (!n.hasInput(PastLength))
       return n.error() << "expects past_sequence_length (input 7) beside past_present_share_buffer = 1";
-    length = given->front();
+    FailureOr<Expr> given = readNumber(n, PastLength, "past_sequence_length");
+    if (failed(given))
+      return failure();
+    length = *given;
   }
   SmallVector<HeadTensor, 3> parts;
   for (auto [i, t] : llvm::enumerate(*operands)) {

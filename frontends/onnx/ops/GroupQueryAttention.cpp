@@ -61,10 +61,13 @@ constexpr Inputs kGroupQuery{5, 6, 7, 9, 0}, kSparse{8, 7, 9, 11, 1};
 /// queries are all the keys, begins at 0.
 LogicalResult readLengths(Node &n, GroupQuery &g, const Inputs &inputs) {
   const Expr batch = g.query.batch(), queries = g.query.length();
-  std::optional<SmallVector<Expr>> total = n.exprs(inputs.total);
-  if (!total || total->size() != 1)
-    return n.error() << "expects total_sequence_length (input " << inputs.total << ") as an integer scalar";
-  g.total = total->front();
+  if (!n.hasInput(inputs.total) || !n.hasInput(inputs.lengths))
+    return n.error() << "expects numbers of keys (input " << inputs.lengths << ") and total_sequence_length (input "
+                     << inputs.total << ")";
+  FailureOr<Expr> total = readNumber(n, inputs.total, "total_sequence_length");
+  if (failed(total))
+    return failure();
+  g.total = *total;
   const Tensor &given = n.input(inputs.lengths);
   if (given.dtype != DType::I32 && given.dtype != DType::I64)
     return n.error() << "expects numbers of keys (input " << inputs.lengths << ") as int32, has "
