@@ -212,8 +212,10 @@ void Functions::reportUnsupported() {
         << " not supported: " << text;
   if (llvm::any_of(unsupported,
                    [](const auto &row) { return llvm::StringRef(row.first).starts_with("com.microsoft.nchwc."); }))
-    error.attachNote() << "ONNX Runtime laid it out for the processor on which it was saved (ORT_ENABLE_ALL), and the "
-                          "file does not say which; save it with ORT_ENABLE_EXTENDED at most";
+    error.attachNote()
+        << "ONNX Runtime laid it out for the processor on which it was saved (ORT_ENABLE_ALL), and the "
+           "file does not say which; save it with ORT_ENABLE_EXTENDED at most, which is opt_level=2 of its "
+           "transformer optimiser";
   else
     error.attachNote() << "docs/operators.md lists what is supported; a function of the operator's name in the model "
                           "(ModelProto.functions) can define it by these operators";
