@@ -28,8 +28,10 @@ void warnOfScales(Node &n, bool divides) {
     warning << "has the scale " << text;
     if (count > 1)
       warning << " as number " << i << " of " << count;
-    warning << ", expected a finite number" << (divides ? " other than 0" : "")
-            << "; the results are of no use, so calibrate the model again";
+    warning
+        << ", expected a finite number" << (divides ? " other than 0" : "")
+        << "; the numbers that it scales are lost, as with ONNX Runtime, and all that depends on them; calibrate the "
+           "model again";
     return;
   }
 }
