@@ -110,13 +110,13 @@ bool InputReader::readShape(const proto::TypeProto::Tensor &type, InputSpec &spe
   auto given = options.shapes.find(spec.name);
   size_t rank = type.has_shape() ? type.shape().dim_size() : given != options.shapes.end() ? given->second.size() : 0;
   if (!type.has_shape() && given == options.shapes.end() && spec.part == InputSpec::Part::Stack) {
-    unsupported(spec) << "is a sequence of tensors without a shape; give each with --shape=" << printableName(spec.name)
-                      << ".0:... and so on";
+    unsupported(spec) << "is a sequence of tensors without a shape; give each, as in --shape="
+                      << printableName(spec.name) << ".0:2x3";
     return false;
   }
   if (!type.has_shape() && given == options.shapes.end()) {
-    reporter.invalid() << input(spec) << "has no shape in the model; give one with --shape=" << printableName(spec.name)
-                       << ":...";
+    reporter.invalid() << input(spec)
+                       << "has no shape in the model; give one, as in --shape=" << printableName(spec.name) << ":2x3";
     return false;
   }
   if (type.has_shape() && spec.part == InputSpec::Part::Stack)

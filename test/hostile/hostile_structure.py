@@ -61,7 +61,7 @@ def control_characters_in_name(_):
     return model([identity("nowhere", name="\x1b[31mred\x07\n")])
 
 
-@case(3, "input 'x' has no shape in the model; give one with --shape=x:...")
+@case(3, "input 'x' has no shape in the model; give one, as in --shape=x:2x3")
 def input_without_shape(_):
     return model([identity()], [info("x", None)])
 

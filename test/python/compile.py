@@ -180,6 +180,9 @@ class Compile(unittest.TestCase):
             self.check(message, attnc.InvalidArgument, models.scaled(), self.folder / "model.so", **options)
         self.check("name them with states={'INPUT': 'OUTPUT'}", attnc.InvalidArgument, models.scaled(), self.folder / "m.so",
                    own_state=True)  # fmt: skip
+        for error, name, key in ((attnc.InvalidArgument, "a", "a"), (attnc.Unsupported, "s", "s.0")):
+            self.check(f"give .*, as in shapes={{'{key}': \\(2, 3\\)}}$", error, models.shapeless(name == "s", name),
+                       self.folder / "m.so")  # fmt: skip
         for search, message in ((attnc.Beam(5), r"^search=attnc.Beam\(\) needs a first token: bos=ID, or bos='input'"),
                                 (attnc.Greedy(bos=1), r"^search=attnc.Greedy\(\) needs max_length")):
             self.check(message, attnc.InvalidArgument, models.scaled(), self.folder / "m.so", search=search)

@@ -28,6 +28,17 @@ def scaled(factor=2.0, name="y"):
                  [("factor", np.array(factor, np.float32))])
 
 
+def shapeless(is_sequence, name):
+    """An input, a sequence perhaps, of no declared shape."""
+    kind = helper.make_tensor_type_proto(FLOAT, None)
+    if is_sequence:
+        kind = helper.make_sequence_type_proto(kind)
+        nodes = [helper.make_node("SequenceAt", [name, "zero"], ["y"], name="first")]
+    else:
+        nodes = [helper.make_node("Neg", [name], ["y"], name="first")]
+    return model(nodes, [helper.make_value_info(name, kind)], [info("y", None)], [("zero", np.array(0, np.int64))])
+
+
 def optional():
     """y = s where it is given, or else x."""
     given = helper.make_graph([helper.make_node("OptionalGetElement", ["s"], ["t"])], "given", [], [info("t", ["n"])])

@@ -170,6 +170,11 @@ _OPTIONS = {"dim": "dims", "shape": "shapes", "state": "states", "mcpu": "cpu", 
             "max-memory": "memory", "generate": "search", "sample-seed": "seed"}  # fmt: skip
 
 
+def _shape_in_python(text: str) -> str:
+    sizes = ["None" if size == "?" else size for size in text.split("x")]
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
+
 def _in_python(text: str) -> str:
     """What the compiler says, with options as Python has them; others stay flags."""
     fields = {each.name for kind in (Beam, Sample) for each in dataclasses.fields(kind)}
@@ -189,10 +194,11 @@ def _in_python(text: str) -> str:
             return f"{name}={value}"
         if flag not in ("dim", "shape", "state") or not colon:
             return f"{name}='{value}'"
-        return f"{name}={{'{key}': {repr(rest) if flag == 'state' else rest}}}"
+        value = {"state": repr, "shape": _shape_in_python}.get(flag, str)(rest)
+        return f"{name}={{'{key}': {value}}}"
 
     text = text.replace("'attnc --help' lists the options", "help(attnc.compile) lists the options")
-    return re.sub(r"(?<![\w/.-])--(?P<flag>[a-z][a-z0-9-]*)(?:=(?P<value>[\w:.-]*\w))?", option, text)
+    return re.sub(r"(?<![\w/.-])--(?P<flag>[a-z][a-z0-9-]*)(?:=(?P<value>[\w:.?-]*[\w?]))?", option, text)
 
 
 def _error_of(status: int, message: str) -> Type[Error]:
