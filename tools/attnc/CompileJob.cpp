@@ -69,7 +69,7 @@ int importAll(const CompileJob &job, onnx::ImportOptions options, MLIRContext &c
   return ExitSuccess;
 }
 
-/// What a command line has to do with a model that the importer refuses.
+/// What a command line has to do with a node that the importer refuses.
 void noteEmptyDims(const CompileJob &job) {
   for (const auto &[name, size] : job.import.dims)
     if (size == 0)
@@ -106,11 +106,8 @@ int import(const CompileJob &job, MLIRContext &context, OwningOpRef<ModuleOp> &m
   options.names = &names;
   int code = job.search ? importParts(job, options, context, module, weights, search)
                         : importAll(job, options, context, module, weights);
-  if (code != ExitSuccess) {
-    if (code != ExitUsage)
-      noteEmptyDims(job);
+  if (code != ExitSuccess)
     return code;
-  }
   bool areSeveral = !job.entries.empty() || job.folder;
   if (std::string unknown = areSeveral ? findUnknownName(options, names) : ""; !unknown.empty()) {
     emitError(UnknownLoc::get(&context)) << "none of the models has the " << unknown;
@@ -275,6 +272,8 @@ int runCompileJob(const CompileJob &job, WorkerChannel &channel) {
   if (int code = import(job, context, module, weights)) {
     if (!diagnostics.errors())
       reportError(job.input + ": the import failed without a message");
+    if (code != ExitUsage && diagnostics.hasNamedNode())
+      noteEmptyDims(job);
     return code;
   }
 

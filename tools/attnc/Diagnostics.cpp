@@ -37,6 +37,7 @@ void DiagnosticPrinter::print(Diagnostic &diagnostic) {
   }
   if (!isNoise(text)) {
     numErrors += severity == Severity::Error;
+    namedNode |= severity == Severity::Error && !nodeName(diagnostic.getLocation()).empty();
     std::string where = describe(diagnostic.getLocation());
     report(severity, (where.empty() ? file : where) + ": " + text);
   }

@@ -15,12 +15,15 @@ class DiagnosticPrinter {
 public:
   DiagnosticPrinter(mlir::MLIRContext *context, std::string file);
   unsigned errors() const { return numErrors; }
+  /// Whether one of the errors is about a node, and not about the file.
+  bool hasNamedNode() const { return namedNode; }
 
 private:
   void print(mlir::Diagnostic &diagnostic);
 
   std::string file;
   unsigned numErrors = 0;
+  bool namedNode = false;
   mlir::ScopedDiagnosticHandler handler;
 };
 
