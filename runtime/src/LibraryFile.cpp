@@ -116,6 +116,8 @@ static_assert(sizeof(attnrt_footer) >= kFooterSize9 && kFooterTail == 48, "abi.h
 
 attnrt_status LibraryFile::readFooter(int64_t fileSize) {
   uint64_t size = uint64_t(fileSize);
+  if (size == 0)
+    return fail(ATTNRT_CORRUPT_FILE, "%s: no model library: the file is empty", name());
   if (size < kFooterSize9)
     return fail(ATTNRT_CORRUPT_FILE, "%s: no model library: %llu bytes, less than a footer's %llu", name(),
                 Number(size), Number(kFooterSize9));

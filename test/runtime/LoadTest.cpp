@@ -166,7 +166,7 @@ TEST_F(LoadTest, NotARegularFile) {
 
 TEST_F(LoadTest, Empty) {
   writeFile(file, {});
-  expectRefused(ATTNRT_CORRUPT_FILE, "no model library: 0 bytes");
+  expectRefused(ATTNRT_CORRUPT_FILE, "no model library: the file is empty");
 }
 
 TEST_F(LoadTest, SomethingElse) {
