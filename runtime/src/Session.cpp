@@ -87,6 +87,11 @@ attnrt_status attnrt_session_create(attnrt_model *model, const attnrt_session_op
   if (options.num_cpus < 0 || (options.num_cpus > 0 && !options.cpus))
     return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_session_options: num_cpus is %d and cpus %s", options.num_cpus,
                 options.cpus ? "set" : "NULL");
+  int32_t allCpus = countCpus();
+  for (int32_t i = 0; i < options.num_cpus; ++i)
+    if (options.cpus[i] < 0 || options.cpus[i] >= allCpus)
+      return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_session_options: cpus[%d] is %d; this machine has CPUs 0 to %d", i,
+                  options.cpus[i], allCpus - 1);
   if (options.device < 0)
     return fail(ATTNRT_INVALID_ARGUMENT, "attnrt_session_options: device is %d; GPUs are numbered from 0",
                 options.device);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <sched.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -22,6 +23,8 @@ int32_t attn::rt::availableCpus() {
   int count = CPU_COUNT(&cpus);
   return count > 0 ? count : 1;
 }
+
+int32_t attn::rt::countCpus() { return int32_t(std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, CPU_SETSIZE)); }
 
 int32_t attn::rt::chooseThreads(const char *wished, int32_t cpus, int32_t quota) {
   char *end = nullptr;

@@ -10,6 +10,8 @@ namespace attn::rt {
 
 /// CPUs that this process may use, at least 1.
 int32_t availableCpus();
+/// CPUs of this machine, whoever may use them: they are numbered below that.
+int32_t countCpus();
 
 /// Threads where the program names no number: as many as `wished`
 /// (OMP_NUM_THREADS) says, whose first number counts; else as `cpus` and `quota`

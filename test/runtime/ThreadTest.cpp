@@ -7,6 +7,7 @@
 #include <random>
 #include <sys/time.h>
 #include <thread>
+#include <unistd.h>
 
 using namespace attn::test;
 using namespace std::chrono_literals;
@@ -126,7 +127,7 @@ TEST_F(ThreadTest, AsManyAsTheEnvironmentSays) {
 }
 
 TEST_F(ThreadTest, Pinned) {
-  int32_t cpus[] = {0, 100000};
+  int32_t cpus[] = {0, 0};
   attnrt_session_options options = ATTNRT_SESSION_OPTIONS_INIT;
   options.num_threads = 3;
   options.cpus = cpus;
@@ -139,6 +140,12 @@ TEST_F(ThreadTest, Pinned) {
   EXPECT_EQ(sumRows(made, x), sumRows(session.get(), x));
   sched_getaffinity(0, sizeof(after), &after);
   EXPECT_TRUE(CPU_EQUAL(&before, &after)) << "the caller is unpinned again";
+  auto last = static_cast<int32_t>(sysconf(_SC_NPROCESSORS_CONF)) - 1;
+  for (int32_t outside : {-1, last + 1, 100000}) {
+    cpus[1] = outside;
+    EXPECT_EQ(attnrt_session_create(model.get(), &options, &made), ATTNRT_INVALID_ARGUMENT);
+    EXPECT_TRUE(errorSays("cpus[1] is " + std::to_string(outside) + "; this machine has CPUs 0 to "));
+  }
   options.cpus = nullptr;
   EXPECT_EQ(attnrt_session_create(model.get(), &options, &made), ATTNRT_INVALID_ARGUMENT);
   options = ATTNRT_SESSION_OPTIONS_INIT;
