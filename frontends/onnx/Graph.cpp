@@ -47,7 +47,7 @@ private:
   bool checkName(llvm::StringRef name, const char *what);
   bool addInitializers(proto::GraphProto &source, Scope &scope);
   bool addInputs(proto::GraphProto &source, Scope &scope);
-  bool checkDefault(const proto::ValueInfoProto &input, const proto::TensorProto &value);
+  bool checkDefault(const proto::ValueInfoProto &input, const GraphInitializer &value);
   bool checkBranches(const GraphNode &node, mlir::Location loc);
   void noteRanks(const proto::GraphProto &source, const Scope &scope);
   bool addNodes(const google::protobuf::RepeatedPtrField<proto::NodeProto> &nodes, Scope &scope);
@@ -85,16 +85,17 @@ bool Flattener::checkName(llvm::StringRef name, const char *what) {
 
 bool Flattener::addInitializers(proto::GraphProto &source, Scope &scope) {
   for (auto [count, what] : {std::pair(source.input_size(), "inputs"), std::pair(source.output_size(), "outputs"),
-                             std::pair(source.initializer_size(), "initialisers")})
+                             std::pair(source.initializer_size(), "initialisers"),
+                             std::pair(source.sparse_initializer_size(), "sparse initialisers")})
     if (size_t(count) > kMaxTensors) {
       reporter.invalid() << "has " << count << " " << what << ", the limit is " << kMaxTensors;
       return false;
     }
-  if (graph.initializers.size() + source.initializer_size() > kMaxTensors) {
+  if (graph.initializers.size() + source.initializer_size() + source.sparse_initializer_size() > kMaxTensors) {
     reporter.invalid() << "has more than " << kMaxTensors << " initialisers with those of its subgraphs";
     return false;
   }
-  for (proto::TensorProto &tensor : *source.mutable_initializer()) {
+  auto add = [&](proto::TensorProto &tensor, proto::SparseTensorProto *sparse) {
     if (!checkName(tensor.name(), "initialiser"))
       return false;
     auto [it, fresh] = scope.values.try_emplace(tensor.name(), graph.values.size());
@@ -103,21 +104,25 @@ bool Flattener::addInitializers(proto::GraphProto &source, Scope &scope) {
       return false;
     }
     scope.makers[tensor.name()] = "an initialiser";
-    graph.initializers.push_back({newValue(tensor.name()), &tensor, scope.attributes != nullptr});
-  }
-  return true;
+    graph.initializers.push_back({newValue(tensor.name()), &tensor, scope.attributes != nullptr, sparse});
+    return true;
+  };
+  return llvm::all_of(*source.mutable_initializer(), [&](auto &tensor) { return add(tensor, nullptr); }) &&
+         llvm::all_of(*source.mutable_sparse_initializer(),
+                      [&](auto &sparse) { return add(*sparse.mutable_values(), &sparse); });
 }
 
 /// An input with an initialiser has its type and shape, as far as they are declared.
-bool Flattener::checkDefault(const proto::ValueInfoProto &input, const proto::TensorProto &value) {
+bool Flattener::checkDefault(const proto::ValueInfoProto &input, const GraphInitializer &value) {
   if (!input.type().has_tensor_type())
     return true;
   const proto::TypeProto::Tensor &type = input.type().tensor_type();
-  bool fits = type.elem_type() == value.data_type();
+  const auto &dims = value.sparse ? value.sparse->dims() : value.tensor->dims();
+  bool fits = type.elem_type() == value.tensor->data_type();
   if (type.has_shape()) {
-    fits &= type.shape().dim_size() == value.dims_size();
-    for (int n = 0; fits && n < value.dims_size(); ++n)
-      fits = !type.shape().dim(n).has_dim_value() || type.shape().dim(n).dim_value() == value.dims(n);
+    fits &= type.shape().dim_size() == dims.size();
+    for (int n = 0; fits && n < dims.size(); ++n)
+      fits = !type.shape().dim(n).has_dim_value() || type.shape().dim(n).dim_value() == dims.Get(n);
   }
   if (!fits)
     reporter.invalid() << "input '" << printableName(input.name())
@@ -129,9 +134,9 @@ bool Flattener::addInputs(proto::GraphProto &source, Scope &scope) {
   if (!addInitializers(source, scope))
     return false;
   llvm::StringSet<> inputs;
-  llvm::StringMap<const proto::TensorProto *> defaults;
-  for (const proto::TensorProto &tensor : source.initializer())
-    defaults[tensor.name()] = &tensor;
+  llvm::StringMap<const GraphInitializer *> defaults;
+  for (const GraphInitializer &initializer : graph.initializers)
+    defaults[initializer.tensor->name()] = &initializer;
   for (const proto::ValueInfoProto &input : source.input()) {
     if (!checkName(input.name(), "input"))
       return false;
@@ -205,6 +210,8 @@ static bool hasDeclaredValue(const proto::AttributeProto &attribute) {
     return attribute.has_t();
   case A::GRAPH:
     return attribute.has_g();
+  case A::SPARSE_TENSOR:
+    return attribute.has_sparse_tensor();
   case A::FLOATS:
   case A::INTS:
   case A::STRINGS:
@@ -323,10 +330,6 @@ void Flattener::noteRanks(const proto::GraphProto &source, const Scope &scope) {
 
 bool Flattener::addSubgraph(proto::GraphProto &source, const std::string &path, mlir::Location loc, const Scope &outer,
                             Subgraph &result) {
-  if (source.sparse_initializer_size()) {
-    reporter.unsupported(loc) << "has sparse initialisers in a subgraph, which are not supported";
-    return false;
-  }
   Scope scope;
   scope.attributes = outer.attributes;
   scope.opsets = outer.opsets;
@@ -454,11 +457,6 @@ bool Flattener::run(proto::ModelProto &model, const OpsetImports &opsets) {
 
 bool attn::onnx::flatten(proto::ModelProto &model, const OpsetImports &opsets, const OpRegistry &registry,
                          Reporter &reporter, Graph &graph) {
-  if (model.graph().sparse_initializer_size()) {
-    reporter.unsupported() << "has sparse initialisers, which are not supported ("
-                           << model.graph().sparse_initializer_size() << " of them)";
-    return false;
-  }
   Functions functions(registry, reporter);
   if (!functions.read(model) || !functions.check(model, opsets))
     return false;

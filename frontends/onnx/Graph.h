@@ -38,7 +38,8 @@ struct Subgraph {
 struct GraphInitializer {
   int value;
   proto::TensorProto *tensor;
-  bool isShared; // of a function's subgraph: read once a call
+  bool isShared;                              // of a function's subgraph: read once a call
+  proto::SparseTensorProto *sparse = nullptr; // whose values `tensor` is
 };
 
 /// A model as one list of nodes in an order in which each value is made before

@@ -205,9 +205,11 @@ Expr Importer::boundedDimension(StringRef name, Value size) {
 }
 
 bool Importer::addInitializers() {
-  for (auto [value, tensor, isShared] : graph.initializers) {
+  for (auto [value, tensor, isShared, sparse] : graph.initializers) {
     PayloadError problem;
-    std::optional<Payload> payload = readPayload(*tensor, /*take=*/!isShared, state.files, problem);
+    std::optional<Payload> payload =
+        sparse ? readSparse(*sparse, /*take=*/!isShared, state.files, state.denseBytes, problem)
+               : readPayload(*tensor, /*take=*/!isShared, state.files, problem);
     if (payload) {
       state.values[value] = state.constant(tensor->name(), *payload, reporter.fileLoc());
     } else if (problem.unsupported) {

@@ -157,6 +157,8 @@ public:
   std::optional<llvm::SmallVector<std::string>> stringsAttr(llvm::StringRef name) const;
   /// A tensor attribute (Constant.value, ConstantOfShape.value).
   std::optional<Tensor> tensorAttr(llvm::StringRef name);
+  /// A sparse one, made dense (Constant.sparse_value).
+  std::optional<Tensor> sparseTensorAttr(llvm::StringRef name);
 
   //--- results
   void setOutput(size_t i, Tensor t);

@@ -36,6 +36,8 @@ inline constexpr uint64_t kMaxTensorBytes = uint64_t(1) << 40;
 inline constexpr int64_t kMaxSize = int64_t(1) << 40;
 /// Bytes of a model file: protobuf counts in int.
 inline constexpr uint64_t kMaxFileBytes = (uint64_t(1) << 31) - 1;
+/// Bytes of all sparse tensors of a model, made dense: as many as a file has for others.
+inline constexpr uint64_t kMaxDenseBytes = kMaxFileBytes;
 /// How often the bytes of a file of external data may be read, as ranges that differ.
 inline constexpr uint64_t kMaxOverlap = 4;
 /// Bytes of a name (of a value, node, operator, dimension or external file).

@@ -29,6 +29,11 @@ struct PayloadError {
 /// `tensor` must outlive the payload.
 std::optional<Payload> readPayload(proto::TensorProto &tensor, bool take, ExternalFiles &files, PayloadError &error);
 
+/// Reads a sparse tensor as the dense one that it stands for, under the name of its values. `bytes` counts those of all
+/// that the model has.
+std::optional<Payload> readSparse(proto::SparseTensorProto &sparse, bool take, ExternalFiles &files, uint64_t &bytes,
+                                  PayloadError &error);
+
 /// Takes a tensor's external data into it; false with the reason in `error`.
 bool embedExternal(proto::TensorProto &tensor, ExternalFiles &files, std::string &error);
 

@@ -100,6 +100,13 @@ void removeComments(proto::GraphProto &graph) {
   }
 }
 
+bool embedSparse(proto::SparseTensorProto &sparse, ExternalFiles &files, std::string &error) {
+  for (proto::TensorProto *part : {sparse.mutable_values(), sparse.mutable_indices()})
+    if (part->data_location() == proto::TensorProto::EXTERNAL && !embedExternal(*part, files, error))
+      return false;
+  return true;
+}
+
 bool embedWeights(proto::GraphProto &graph, ExternalFiles &files, std::string &error);
 
 /// Attributes of nodes hold weights, and so do bodies of control flow.
@@ -110,6 +117,8 @@ bool embedWeights(google::protobuf::RepeatedPtrField<proto::NodeProto> &nodes, E
     for (proto::AttributeProto &attribute : *node.mutable_attribute())
       if (attribute.has_t() && attribute.t().data_location() == proto::TensorProto::EXTERNAL)
         isWhole = isWhole && embedExternal(*attribute.mutable_t(), files, error);
+      else if (attribute.has_sparse_tensor())
+        isWhole = isWhole && embedSparse(*attribute.mutable_sparse_tensor(), files, error);
     forEachGraph(node, [&](proto::GraphProto &inner) { isWhole = isWhole && embedWeights(inner, files, error); });
   }
   return isWhole;
@@ -119,6 +128,11 @@ bool embedWeights(proto::GraphProto &graph, ExternalFiles &files, std::string &e
   for (proto::TensorProto &tensor : *graph.mutable_initializer())
     if (tensor.data_location() == proto::TensorProto::EXTERNAL && !embedExternal(tensor, files, error)) {
       error = "initialiser '" + printableName(tensor.name()) + "' " + error;
+      return false;
+    }
+  for (proto::SparseTensorProto &sparse : *graph.mutable_sparse_initializer())
+    if (!embedSparse(sparse, files, error)) {
+      error = "initialiser '" + printableName(sparse.values().name()) + "' " + error;
       return false;
     }
   return embedWeights(*graph.mutable_node(), files, error);

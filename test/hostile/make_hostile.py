@@ -11,6 +11,7 @@ Messages are written by hand from what is wrong with the file.
 import sys
 
 import hostile_files  # noqa: F401  each module registers its cases
+import hostile_sparse  # noqa: F401
 import hostile_structure  # noqa: F401
 import hostile_values  # noqa: F401
 from hostile_pieces import write

@@ -24,7 +24,7 @@ note says other; integers below 8 bits and floats up to 8 are moved and converte
 its tensors, inputs or outputs of their own (name.0, name.1, ...); where only the run knows their number, one has them all,
 as rows. How many an input has says `--shape=name.0:2x3 --shape=name.1:4x?`. An optional input has its value, or none by
 `--absent=name`: the compile decides, and one library does not take both. An input with an initializer of its name is a
-constant.
+constant. Sparse initializers and constants are the dense tensors that they stand for, up to 2 GiB for all of a model.
 Integers wrap; x / 0 and x mod 0 of integers are 0. An index out of range ends the run with the name of the node, the index and the size;
 an operator whose result nothing needs (no output, or only what a constant condition leaves out) is not computed, and reports nothing.
 Cases of the suite that expect NumPy's random numbers are not counted.

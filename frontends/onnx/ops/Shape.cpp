@@ -309,7 +309,14 @@ static LogicalResult importConstant(Node &node) {
     return setList(DType::I64, node.intsAttr("value_ints").value_or(SmallVector<int64_t>()));
   if (node.hasAttr("value_floats"))
     return setList(DType::F32, node.floatsAttr("value_floats").value_or(SmallVector<double>()));
-  for (llvm::StringRef name : {"sparse_value", "value_string", "value_strings"})
+  if (node.hasAttr("sparse_value")) {
+    std::optional<Tensor> dense = node.sparseTensorAttr("sparse_value");
+    if (!dense)
+      return failure();
+    node.setOutput(0, *dense);
+    return success();
+  }
+  for (llvm::StringRef name : {"value_string", "value_strings"})
     if (node.hasAttr(name))
       return node.unsupported() << "a constant by attribute '" << name << "'", failure();
   return node.error() << "has no value", failure();
