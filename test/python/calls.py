@@ -176,6 +176,10 @@ class Calls(unittest.TestCase):
         for entry in (model, model.entries["main"]):
             self.check("the inputs alone, and all else by keyword", lambda: entry.run(feeds, "main"))
             self.check("of ONNX Runtime's run\\(names, feeds\\) write run\\(feeds\\)", lambda: entry.run(None, feeds))
+            self.check("run has no option 'a', and takes the inputs as one mapping: run\\({'a': ...}\\); a call takes them by "
+                       "name: model\\(a=...\\)", lambda: entry.run(**feeds))
+            self.check("has no option 'timeot'", lambda: entry.run(feeds, timeot=3))
+            self.check("run expects the inputs, as one mapping", lambda: entry.run(timeout=3))
         self.check("cancel expects an attnc.Cancel, not int", lambda: model.run(feeds, cancel=3))
         self.check("state expects an attnc.State, not str", lambda: model.run(feeds, state="s"))
         for timeout in (-1, float("nan"), "1"):

@@ -14,6 +14,10 @@ from ._tensor import TensorInfo
 OnToken = Callable[[int, int, int], Optional[bool]]
 
 
+#: In place of inputs that a run was to have.
+NOT_GIVEN: Any = object()
+
+
 def _nanoseconds(timeout: Optional[float]) -> int:
     if timeout is None:
         return 0
@@ -65,15 +69,24 @@ class Entry:
 
     def run(
         self,
-        inputs: Mapping[str, Any],
+        inputs: Mapping[str, Any] = NOT_GIVEN,
         *others: Any,
         out: Optional[Mapping[str, Any]] = None,
         timeout: Optional[float] = None,
         cancel: Optional[Cancel] = None,
         state: Optional[State] = None,
         on_token: Optional[OnToken] = None,
+        **named: Any,
     ) -> Dict[str, Any]:
         """Runs with ``inputs`` by name and returns all outputs by name; see Model.run."""
+        if named:
+            name = next(iter(named))
+            raise _errors.InvalidArgument(
+                f"run has no option '{name}', and takes the inputs as one mapping: run({{'{name}': ...}}); a call takes them "
+                f"by name: model({name}=...)"
+            )
+        if inputs is NOT_GIVEN:
+            raise _errors.InvalidArgument("run expects the inputs, as one mapping of names to arrays")
         if others and isinstance(inputs, Mapping):
             raise _errors.InvalidArgument("run expects the inputs alone, and all else by keyword")
         if others:

@@ -6,10 +6,10 @@ import collections.abc
 import numbers
 import os
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from . import _core, _errors
-from ._entry import Entry, OnToken
+from ._entry import NOT_GIVEN, Entry, OnToken
 from ._state import State
 from ._tensor import TensorInfo, WeightInfo
 
@@ -159,7 +159,9 @@ class Model:
         """
         return self._function(*inputs, **named)
 
-    def run(self, inputs: Mapping[str, Any], *others: Any, entry: Optional[str] = None, **options: Any) -> Dict[str, Any]:
+    def run(
+        self, inputs: Mapping[str, Any] = NOT_GIVEN, *others: Any, entry: Optional[str] = None, **options: Any
+    ) -> Dict[str, Any]:
         """Runs an entry with ``inputs`` by name and returns all outputs by name.
 
         entry     its name (default: the first)
