@@ -80,6 +80,47 @@ class Calls(unittest.TestCase):
         del model
         np.testing.assert_array_equal(y, 4 * rows())
 
+    def test_closed(self):
+        a, b = rows(), rows()
+        with attnc.load(models.scaled(3.0), threads=1) as model:
+            y = model(a, b)
+            entry = model.entries["main"]
+        self.assertEqual((model.threads, model.outputs[0].name), (1, "y"))
+        for late in (lambda: model(a, b), lambda: model.run({"a": a, "b": b}), lambda: entry(a, b), lambda: entry.run({}),
+                     lambda: model.set_weight("w", a)):
+            self.check("the model is closed", late)
+        model.close()  # no harm
+        np.testing.assert_array_equal(y, 4 * rows())
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(model))(a, b), y)
+        with self.assertRaisesRegex(ZeroDivisionError, "by zero"), attnc.load(models.scaled(3.0), threads=1) as model:
+            1 / 0
+        self.check("the model is closed", lambda: model(a, b))
+
+    def test_closing_lets_calls_end(self):
+        model = attnc.load(models.endless(), threads=1, sessions=1)
+        feeds = {"count": np.array(1 << 23), "x": np.ones((64, 64), np.float32)}
+        cancel, ended = attnc.Cancel(), []
+
+        def call(**options):
+            try:
+                model.run(feeds, **options)
+            except attnc.Error as error:
+                ended.append(type(error))
+
+        running, waiting = threading.Thread(target=call, kwargs=dict(cancel=cancel)), threading.Thread(target=call)
+        running.start()
+        while not _is_busy(model, feeds):
+            time.sleep(0.01)
+        waiting.start()
+        time.sleep(0.1)
+        model.close()
+        waiting.join()
+        self.assertEqual(ended, [attnc.InvalidArgument])
+        self.assertTrue(running.is_alive())
+        cancel.request()
+        running.join()
+        self.assertEqual(ended, [attnc.InvalidArgument, attnc.Cancelled])
+
     def test_layouts(self):
         wide = np.arange(48, dtype=np.float32).reshape(6, 8)
         b = rows()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Path = Union[str, "os.PathLike[str]"]
 
+_M = TypeVar("_M", bound="Model")
 _VERIFY = ("always", "once", "never")  # by attnrt_verify
 
 
@@ -281,6 +282,18 @@ class Model:
             self._engine.set_weight(str(name), value)
         except _errors.Error as error:
             raise type(error)(error.args[0].replace(self.path, self._name)) from error
+
+    def close(self) -> None:
+        """Gives up the weights, threads and workspace. Calls in progress end as usual, and with the last one the memory
+        is free; it does not wait for them. Arrays that calls returned stay valid, and so do a State and what the model
+        says of itself. Later calls raise InvalidArgument. ``with attnc.load(...) as model`` closes at its end."""
+        self._engine.close()
+
+    def __enter__(self: _M) -> _M:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _entry(self, name: Optional[str]) -> Entry:
         if name is None:

@@ -65,6 +65,16 @@ Engine::~Engine() {
   attnrt_model_release(model);
 }
 
+void Engine::close() {
+  pool->close();
+  attnrt_model_release(std::exchange(model, nullptr));
+}
+
+void Engine::expectOpen() const {
+  if (!model)
+    raise(ATTNRT_INVALID_ARGUMENT, kClosed);
+}
+
 const Entry &Engine::entry(int32_t index) const { return entries.at(size_t(index)); }
 
 //===----------------------------------------------------------------------===//
@@ -279,6 +289,7 @@ static attnrt_status runInterruptibly(Session &session, attnrt_run_options &opti
 }
 
 nb::object Engine::call(int32_t index, PyObject *positional, PyObject *named, const CallOptions &options) {
+  expectOpen();
   const Entry &target = entry(index);
   if (options.state && options.state->entry != index)
     raise(ATTNRT_INVALID_ARGUMENT, "the state belongs to entry '" +
@@ -363,6 +374,7 @@ nb::object Engine::profile(int32_t index, const nb::dict &named) {
 }
 
 State *Engine::makeState(nb::object self, int32_t index) {
+  expectOpen();
   attnrt_state *handle = nullptr;
   std::unique_ptr<Session> session = pool->take(0);
   attnrt_status status = attnrt_state_create(session->handle, entry(index).info->name, &handle);
@@ -373,6 +385,7 @@ State *Engine::makeState(nb::object self, int32_t index) {
 }
 
 void Engine::setWeight(const std::string &name, const nb::object &value) {
+  expectOpen();
   attnrt_tensor_info any = {name.c_str(), "the weight's dtype", 0, 0, nullptr};
   Borrowed array(value.ptr(), any, ("weight '" + name + "'").c_str(), /*writable=*/false);
   attnrt_status status;

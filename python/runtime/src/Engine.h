@@ -35,15 +35,19 @@ struct EngineOptions {
   int32_t device = 0; ///< GPU that libraries with GPU code run on
 };
 
+constexpr char kClosed[] = "the model is closed; load it again";
+
 /// Sessions are made when they are needed, `most` of them. What is here is guarded by the GIL, so that a fork(),
 /// which Python makes with the GIL held, finds it whole.
 class SessionPool {
 public:
   SessionPool(attnrt_model *model, EngineOptions options);
 
-  /// Waits without the GIL. deadline_exceeded at `deadline` (steady, 0: never), cancelled once `cancel` is set.
+  /// Waits without the GIL. invalid_argument once closed, deadline_exceeded at `deadline` (steady, 0: never), cancelled once `cancel` is set.
   std::unique_ptr<Session> take(int64_t deadline);
   void giveBack(std::unique_ptr<Session> session);
+  /// Ends the sessions: idle ones now, others when they are given back.
+  void close();
   int32_t most() const { return options.sessions; }
   int32_t threads();
 
@@ -60,6 +64,7 @@ private:
   EngineOptions options;
   std::vector<std::unique_ptr<Session>> idle;
   int32_t made = 0;
+  bool isClosed = false;
   int pid = 0;
   int waiting = 0;
   std::unique_ptr<Wait> wait;
@@ -121,11 +126,16 @@ public:
   State *makeState(nanobind::object self, int32_t entry);
   void setWeight(const std::string &name, const nanobind::object &value);
   const Entry &entry(int32_t index) const;
+  /// Gives up the model, which sessions in use keep to the end of their runs, and states as long as they live. Nothing
+  /// may be asked of the model afterwards: that is invalid_argument.
+  void close();
   int32_t threads() { return pool->threads(); }
   int32_t sessions() const { return pool->most(); }
 
 private:
-  attnrt_model *model = nullptr;
+  void expectOpen() const;
+
+  attnrt_model *model = nullptr; // null: closed
   const attnrt_model_info *description = nullptr;
   std::unique_ptr<SessionPool> pool;
   std::vector<Entry> entries;

@@ -127,6 +127,7 @@ NB_MODULE(_core, module) {
            nb::arg().none(), nb::arg())
       .def("profile", &Engine::profile)
       .def("set_weight", &Engine::setWeight)
+      .def("close", &Engine::close)
       .def("threads", &Engine::threads)
       .def("sessions", &Engine::sessions)
       .def(

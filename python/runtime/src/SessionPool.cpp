@@ -52,12 +52,16 @@ std::unique_ptr<Session> SessionPool::take(int64_t deadline) {
       wait->freed.wait_for(lock, onMainThread || deadline ? kLook / 10 : kLook);
     }
     --waiting;
+    if (isClosed)
+      break;
     if (onMainThread && PyErr_CheckSignals() != 0)
       throw nb::python_error();
     if (deadline && Clock::now().time_since_epoch().count() >= deadline && idle.empty())
       raise(ATTNRT_DEADLINE_EXCEEDED, "the deadline passed while all " + std::to_string(options.sessions) +
                                           " sessions were busy; load with sessions= for more");
   }
+  if (isClosed)
+    raise(ATTNRT_INVALID_ARGUMENT, kClosed);
   if (!idle.empty()) {
     std::unique_ptr<Session> session = std::move(idle.back());
     idle.pop_back();
@@ -78,9 +82,19 @@ std::unique_ptr<Session> SessionPool::take(int64_t deadline) {
 }
 
 void SessionPool::giveBack(std::unique_ptr<Session> session) {
+  if (isClosed)
+    return;
   idle.push_back(std::move(session));
   if (waiting)
     wait->freed.notify_one();
+}
+
+void SessionPool::close() {
+  noticeFork();
+  options.threads = threads();
+  isClosed = true;
+  idle.clear();
+  wait->freed.notify_all();
 }
 
 } // namespace attn::python
