@@ -1,6 +1,7 @@
 #ifndef PASSES_GRAPH_DECOMPOSE_ATTENTIONDECOMPOSER_H
 #define PASSES_GRAPH_DECOMPOSE_ATTENTIONDECOMPOSER_H
 
+#include "builders/Operators.h"
 #include "dialects/attn/AttnOps.h"
 #include "passes/graph/MappedTensor.h"
 #include "passes/graph/Structured.h"
@@ -39,6 +40,7 @@ private:
   /// Reduces over the dimensions that `kept` lacks and an input names.
   MappedTensor reduce(llvm::ArrayRef<unsigned> kept, mlir::Type element, double init,
                       llvm::ArrayRef<MappedTensor> inputs, ScalarBody body);
+  MappedTensor maximumOf(llvm::ArrayRef<unsigned> kept, const MappedTensor &input);
   MappedTensor contract(const MappedTensor &lhs, const MappedTensor &rhs, llvm::ArrayRef<unsigned> resultDims);
   mlir::Value cloneRegion(mlir::Region &body, mlir::OpBuilder &b, mlir::ValueRange args,
                           llvm::ArrayRef<unsigned> loops);
@@ -52,7 +54,7 @@ private:
   MappedTensor weightedSum(const MappedTensor &weights);
   MappedTensor logSumExp(const MappedTensor &scores);
   /// Whether a key takes part: visible, or of a row where hidden keys have a weight.
-  mlir::Value takesPart(mlir::OpBuilder &b, mlir::Value isVisible, mlir::Value weight);
+  Mask takesPart(const Num &isVisible, const Num &weight);
 
   mlir::Value finish(const MappedTensor &result, mlir::Type type, mlir::AffineMap map);
   mlir::Value finishExtra(unsigned n, const MappedTensor &source);

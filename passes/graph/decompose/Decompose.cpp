@@ -2,7 +2,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "dialects/attn/CacheOps.h"
 #include "passes/Passes.h"
-#include "passes/graph/Structured.h"
+#include "passes/graph/Formulas.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -37,60 +37,38 @@ Value emitSoftmax(OpBuilder &b, Location loc, Value input, int64_t dim, Type res
   AffineMap full = b.getMultiDimIdentityMap(rank), row = dropDim(b, rank, dim);
   bool zero = maskedRows == MaskedRows::zero, uniform = maskedRows == MaskedRows::uniform;
 
-  // maximumf, not maxnumf: a NaN score must reach the result.
+  // NaN wins: it must reach the result.
   Value max = reduction(b, loc, input, full, filledTensor(b, loc, rows, acc, -kInfinity), row,
-                        [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                          return arith::MaximumFOp::create(b, loc, convertFloat(b, loc, args[0], acc), args[1]);
-                        });
+                        formula([&](Code &, ArrayRef<Num> x) { return maximum(convertFloat(x[0], acc), x[1]); }));
   // A guarded row subtracts 0 instead of -inf: all its exponentials are 0
   // (zero), or every difference is taken as 0 (uniform).
-  auto shifted = [&](OpBuilder &b, Location loc, Value x, Value max) -> Value {
-    Value wide = convertFloat(b, loc, x, acc);
+  auto shifted = [&](const Num &x, const Num &max) {
+    Num wide = convertFloat(x, acc);
     if (!zero && !uniform)
-      return arith::SubFOp::create(b, loc, wide, max);
-    Value masked =
-        arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, max, floatConstant(b, loc, acc, -kInfinity));
-    Value nought = floatConstant(b, loc, acc, 0);
-    if (zero) {
-      Value guarded = arith::SelectOp::create(b, loc, masked, nought, max);
-      return arith::SubFOp::create(b, loc, wide, guarded);
-    }
-    Value difference = arith::SubFOp::create(b, loc, wide, max);
-    return arith::SelectOp::create(b, loc, masked, nought, difference);
+      return wide - max;
+    Mask masked = max == -kInfinity;
+    Num nought = constantLike(max, 0.0);
+    return zero ? wide - select(masked, nought, max) : select(masked, nought, wide - max);
   };
 
   Value zeros = filledTensor(b, loc, rows, acc, 0);
   if (log) {
     Value sum = reduction(b, loc, {input, max}, {full, row}, zeros, row,
-                          [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                            Value e = math::ExpOp::create(b, loc, shifted(b, loc, args[0], args[1]));
-                            return arith::AddFOp::create(b, loc, args[2], e);
-                          });
+                          formula([&](Code &, ArrayRef<Num> x) { return x[2] + exp(shifted(x[0], x[1])); }));
     return elementwise(b, loc, sizes, resultElement, {input, max, sum}, {full, row, row},
-                       [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                         Value lse = math::LogOp::create(b, loc, args[2]);
-                         Value x = shifted(b, loc, args[0], args[1]);
-                         return convertFloat(b, loc, arith::SubFOp::create(b, loc, x, lse), resultElement);
-                       });
+                       formula([&](Code &, ArrayRef<Num> x) {
+                         Num lse = attn::log(x[2]);
+                         return convertFloat(shifted(x[0], x[1]) - lse, resultElement);
+                       }));
   }
   Value exps = elementwise(b, loc, sizes, acc, {input, max}, {full, row},
-                           [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                             return math::ExpOp::create(b, loc, shifted(b, loc, args[0], args[1]));
-                           });
-  Value sum = reduction(b, loc, exps, full, zeros, row, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    return arith::AddFOp::create(b, loc, args[1], args[0]);
-  });
-  return elementwise(b, loc, sizes, resultElement, {exps, sum}, {full, row},
-                     [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                       Value divisor = args[1];
-                       if (zero) { // a sum is 0 only when the row is masked: exp(max - max) is 1
-                         Value nought = floatConstant(b, loc, acc, 0), one = floatConstant(b, loc, acc, 1);
-                         Value masked = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, divisor, nought);
-                         divisor = arith::SelectOp::create(b, loc, masked, one, divisor);
-                       }
-                       Value w = arith::DivFOp::create(b, loc, args[0], divisor);
-                       return convertFloat(b, loc, w, resultElement);
-                     });
+                           formula([&](Code &, ArrayRef<Num> x) { return exp(shifted(x[0], x[1])); }));
+  Value sum = reduction(b, loc, exps, full, zeros, row, formula([&](Code &, ArrayRef<Num> x) { return x[1] + x[0]; }));
+  return elementwise(b, loc, sizes, resultElement, {exps, sum}, {full, row}, formula([&](Code &, ArrayRef<Num> x) {
+                       // A sum is 0 only when the row is masked: exp(max - max) is 1.
+                       Num divisor = zero ? select(x[1] == 0.0, constantLike(x[1], 1.0), x[1]) : x[1];
+                       return convertFloat(x[0] / divisor, resultElement);
+                     }));
 }
 
 namespace {
@@ -128,55 +106,44 @@ struct DecomposeLayerNorm : OpRewritePattern<LayerNormOp> {
     count = b.createOrFold<arith::SIToFPOp>(loc, acc, count);
 
     Value zeros = filledTensor(b, loc, rows, acc, 0);
-    Value sum =
-        reduction(b, loc, op.getInput(), full, zeros, row, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-          return arith::AddFOp::create(b, loc, args[1], convertFloat(b, loc, args[0], acc));
-        });
-    Value mean = elementwise(b, loc, rows, acc, sum, perRow, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-      return arith::DivFOp::create(b, loc, args[0], count);
-    });
-    Value squares = reduction(b, loc, {op.getInput(), mean}, {full, row}, zeros, row,
-                              [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                                Value x = convertFloat(b, loc, args[0], acc);
-                                Value d = arith::SubFOp::create(b, loc, x, args[1]);
-                                Value square = arith::MulFOp::create(b, loc, d, d);
-                                return arith::AddFOp::create(b, loc, args[2], square);
-                              });
-    Value inverse =
-        elementwise(b, loc, rows, acc, squares, perRow, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-          Value variance = arith::DivFOp::create(b, loc, args[0], count);
-          Value epsilon = floatConstant(b, loc, acc, op.getEpsilon().convertToDouble());
-          Value shifted = arith::AddFOp::create(b, loc, variance, epsilon);
-          Value root = math::SqrtOp::create(b, loc, shifted);
-          return arith::DivFOp::create(b, loc, floatConstant(b, loc, acc, 1), root);
-        });
+    Value sum = reduction(b, loc, op.getInput(), full, zeros, row,
+                          formula([&](Code &, ArrayRef<Num> x) { return x[1] + convertFloat(x[0], acc); }));
+    auto divide = [&](const Num &x) { return x / x.with(count); };
+    Value mean =
+        elementwise(b, loc, rows, acc, sum, perRow, formula([&](Code &, ArrayRef<Num> x) { return divide(x[0]); }));
+    Value squares =
+        reduction(b, loc, {op.getInput(), mean}, {full, row}, zeros, row, formula([&](Code &, ArrayRef<Num> x) {
+                    Num d = convertFloat(x[0], acc) - x[1];
+                    return x[2] + d * d;
+                  }));
+    Value inverse = elementwise(b, loc, rows, acc, squares, perRow, formula([&](Code &, ArrayRef<Num> x) {
+                                  return 1.0 / sqrt(divide(x[0]) + op.getEpsilon().convertToDouble());
+                                }));
     SmallVector<Value> inputs{op.getInput(), mean, inverse, op.getScale()};
     SmallVector<AffineMap> maps{full, row, row, columns};
     if (op.getBias()) {
       inputs.push_back(op.getBias());
       maps.push_back(columns);
     }
-    Value result = elementwise(b, loc, sizes, type.getElementType(), inputs, maps,
-                               [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                                 Value d = arith::SubFOp::create(b, loc, convertFloat(b, loc, args[0], acc), args[1]);
-                                 Value normal = arith::MulFOp::create(b, loc, d, args[2]);
-                                 Value y = arith::MulFOp::create(b, loc, normal, convertFloat(b, loc, args[3], acc));
-                                 if (args.size() == 6)
-                                   y = arith::AddFOp::create(b, loc, y, convertFloat(b, loc, args[4], acc));
-                                 return convertFloat(b, loc, y, type.getElementType());
-                               });
+    Value result =
+        elementwise(b, loc, sizes, type.getElementType(), inputs, maps, formula([&](Code &, ArrayRef<Num> x) {
+                      Num y = (convertFloat(x[0], acc) - x[1]) * x[2] * convertFloat(x[3], acc);
+                      if (op.getBias())
+                        y = y + convertFloat(x[4], acc);
+                      return convertFloat(y, type.getElementType());
+                    }));
     rewriter.replaceOp(op, result);
     return success();
   }
 };
 
 /// The element of `tensor` at this point of the loops, but for the last dimension, where it is that at `last`.
-Value elementAt(OpBuilder &b, Location loc, Value tensor, Value last) {
-  SmallVector<Value> position;
+Num inRow(Code &k, Value tensor, const Index &last) {
+  SmallVector<Value> place;
   for (int64_t n = 0; n + 1 < cast<RankedTensorType>(tensor.getType()).getRank(); ++n)
-    position.push_back(linalg::IndexOp::create(b, loc, n));
-  position.push_back(last);
-  return tensor::ExtractOp::create(b, loc, tensor, position);
+    place.push_back(loopIndex(k, n));
+  place.push_back(last);
+  return elementAt(k, tensor, place);
 }
 
 struct DecomposeNarrowRows : OpRewritePattern<NarrowRowsOp> {
@@ -192,33 +159,22 @@ struct DecomposeNarrowRows : OpRewritePattern<NarrowRowsOp> {
     AffineMap all = rewriter.getMultiDimIdentityMap(rank), byRow = all.dropResult(rank - 1);
     Type f32 = rewriter.getF32Type(), i32 = rewriter.getI32Type(), i8 = rewriter.getI8Type();
     Value zeros = filledTensor(rewriter, loc, ArrayRef(sizes).drop_back(), f32, 0);
-    Value tops = reduction(rewriter, loc, op.getRows(), all, zeros, byRow,
-                           [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                             Value size = math::AbsFOp::create(b, loc, convertFloat(b, loc, args[0], f32));
-                             return arith::MaximumFOp::create(b, loc, args[1], size);
-                           });
+    Value tops =
+        reduction(rewriter, loc, op.getRows(), all, zeros, byRow,
+                  formula([&](Code &, ArrayRef<Num> x) { return maximum(x[1], abs(convertFloat(x[0], f32))); }));
     sizes.back() = rewriter.getIndexAttr(width + kScaleBytes);
-    auto byte = [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-      auto constant = [&](double value) { return floatConstant(b, loc, f32, value); };
-      Value at = linalg::IndexOp::create(b, loc, rank - 1), end = arith::ConstantIndexOp::create(b, loc, width);
-      Value isCode = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, at, end), top = args[0];
-      Value last = arith::ConstantIndexOp::create(b, loc, width - 1);
-      Value x = elementAt(b, loc, op.getRows(), arith::MinSIOp::create(b, loc, at, last));
-      Value isZero = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, top, constant(kLeastOfRow));
-      Value factor = arith::SelectOp::create(b, loc, isZero, constant(0),
-                                             arith::DivFOp::create(b, loc, constant(kGreatestCode), top));
-      x = math::RoundEvenOp::create(b, loc, arith::MulFOp::create(b, loc, convertFloat(b, loc, x, f32), factor));
-      x = arith::MaxNumFOp::create(b, loc, x, constant(-kGreatestCode));
-      x = arith::MinNumFOp::create(b, loc, x, constant(kGreatestCode));
-      Value code = arith::FPToSIOp::create(b, loc, i32, x);
-      Value scale = arith::BitcastOp::create(b, loc, i32, arith::DivFOp::create(b, loc, top, constant(kGreatestCode)));
-      Value number = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, at, end),
-                                            arith::ConstantIndexOp::create(b, loc, 0));
-      Value bits = arith::MulIOp::create(b, loc, arith::IndexCastOp::create(b, loc, i32, number),
-                                         arith::ConstantIntOp::create(b, loc, i32, 8));
-      scale = arith::ShRUIOp::create(b, loc, scale, bits);
-      return arith::TruncIOp::create(b, loc, i8, arith::SelectOp::create(b, loc, isCode, code, scale));
-    };
+    auto byte = formula([&](Code &k, ArrayRef<Num> x) {
+      Index at = loopIndex(k, rank - 1), end = k.index(width);
+      Num top = x[0], number = convertFloat(inRow(k, op.getRows(), minimum(at, width - 1)), f32);
+      Num factor = select(top < kLeastOfRow, k.f32(0), kGreatestCode / top);
+      number = roundEven(number * factor);
+      // Not maximum: NaN becomes a limit.
+      number = k.asNum(arith::MaxNumFOp::create(k.b, loc, number, k.f32(-kGreatestCode)));
+      number = k.asNum(arith::MinNumFOp::create(k.b, loc, number, k.f32(kGreatestCode)));
+      Num code = convert(number, i32), bits = toNum(maximum(at - end, 0), i32) * 8;
+      Num scale = bitcast(top / kGreatestCode, i32) >> bits;
+      return convert(select(at < end, code, scale), i8);
+    });
     Value bytes = elementwise(rewriter, loc, sizes, i8, tops, byRow, byte);
     rewriter.replaceOpWithNewOp<tensor::CastOp>(op, op.getType(), bytes);
     return success();
@@ -236,22 +192,16 @@ struct DecomposeWidenRows : OpRewritePattern<WidenRowsOp> {
     sizes.back() = rewriter.getIndexAttr(width);
     Type f32 = rewriter.getF32Type(), i32 = rewriter.getI32Type();
     bool isFloat8 = isa<Float8E4M3FNType>(cast<RankedTensorType>(op.getBytes().getType()).getElementType());
-    auto number = [&](OpBuilder &b, Location loc, ValueRange) -> Value {
-      Value at = linalg::IndexOp::create(b, loc, rank - 1), bits;
+    auto number = formula([&](Code &k, ArrayRef<Num>) {
+      std::optional<Num> bits;
       for (int64_t n = 0; n < kScaleBytes; ++n) {
-        Value byte = elementAt(b, loc, op.getBytes(), arith::ConstantIndexOp::create(b, loc, width + n));
-        if (isFloat8)
-          byte = arith::BitcastOp::create(b, loc, b.getI8Type(), byte);
-        byte = arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, i32, byte),
-                                     arith::ConstantIntOp::create(b, loc, i32, 8 * n));
-        bits = bits ? arith::OrIOp::create(b, loc, bits, byte).getResult() : byte;
+        Num byte = inRow(k, op.getBytes(), k.index(width + n));
+        Num part = convertUnsigned(isFloat8 ? bitcast(byte, k.b.getI8Type()) : byte, i32) << 8 * n;
+        bits = bits ? *bits | part : part;
       }
-      Value code = elementAt(b, loc, op.getBytes(), at);
-      code = isFloat8 ? arith::ExtFOp::create(b, loc, f32, code).getResult()
-                      : arith::SIToFPOp::create(b, loc, f32, code).getResult();
-      Value wide = arith::MulFOp::create(b, loc, code, arith::BitcastOp::create(b, loc, f32, bits));
-      return convertFloat(b, loc, wide, type.getElementType());
-    };
+      Num code = convert(inRow(k, op.getBytes(), loopIndex(k, rank - 1)), f32);
+      return convertFloat(code * bitcast(*bits, f32), type.getElementType());
+    });
     Value numbers = elementwise(rewriter, loc, sizes, type.getElementType(), ValueRange(), {}, number);
     rewriter.replaceOpWithNewOp<tensor::CastOp>(op, op.getType(), numbers);
     return success();

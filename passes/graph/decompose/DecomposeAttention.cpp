@@ -1,6 +1,6 @@
 #include "dialects/attn/ScoreKinds.h"
+#include "passes/graph/Formulas.h"
 #include "passes/graph/MappedTensor.h"
-#include "passes/graph/Structured.h"
 #include "passes/graph/decompose/AttentionDecomposer.h"
 #include "passes/graph/decompose/Decompose.h"
 #include "passes/graph/decompose/DecomposeMask.h"
@@ -71,6 +71,10 @@ Operand AttentionDecomposer::reduce(ArrayRef<unsigned> kept, Type element, doubl
   return {reduction(b, loc, values, maps, start, renumber(mapOf(b, kept), loops), body), mapOf(b, kept)};
 }
 
+Operand AttentionDecomposer::maximumOf(ArrayRef<unsigned> kept, const Operand &input) {
+  return reduce(kept, compute, -kInfinity, input, formula([](Code &, ArrayRef<Num> x) { return maximum(x[0], x[1]); }));
+}
+
 /// sum over the dimensions not in `resultDims` of lhs * rhs.
 Operand AttentionDecomposer::contract(const Operand &lhs, const Operand &rhs, ArrayRef<unsigned> resultDims) {
   // Loops that nobody names are not allowed: number those that are.
@@ -107,27 +111,27 @@ Value AttentionDecomposer::cloneRegion(Region &body, OpBuilder &b, ValueRange ar
 //===----------------------------------------------------------------------===//
 
 Operand AttentionDecomposer::rawScores() {
-  ScoreFormula formula = getScoreFormula(op.getKind());
-  if (!formula.hasKey)
+  ScoreFormula score = getScoreFormula(op.getKind());
+  if (!score.hasKey)
     return query;
   SmallVector<Operand> inputs{query, key};
-  if (formula.hasAlignment)
+  if (score.hasAlignment)
     inputs.push_back(alignment);
   // The product has the dimensions that its operands name.
   SmallVector<unsigned> productDims;
   for (unsigned dim : dims)
     if (llvm::any_of(inputs, [&](const Operand &input) { return names(input.map, dim); }))
       productDims.push_back(dim);
-  if (formula.isProduct)
+  if (score.isProduct)
     return contract(query, key, productDims);
-  return reduce(productDims, compute, 0, inputs, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    auto input = [&](unsigned n) { return convertFloat(b, loc, args[n], compute); };
-    ScoreElements at{input(0), input(1), formula.hasAlignment ? input(2) : Value()};
-    auto [x, y] = makeScoreFactors(op.getKind(), b, loc, at, [&](Value sum) {
-      return op.getActivation().empty() ? sum : cloneRegion(op.getActivation(), b, sum, {});
-    });
-    return arith::AddFOp::create(b, loc, args.back(), arith::MulFOp::create(b, loc, x, y));
-  });
+  return reduce(productDims, compute, 0, inputs, formula([&](Code &k, ArrayRef<Num> args) {
+                  auto input = [&](unsigned n) { return convertFloat(args[n], compute); };
+                  ScoreElements at{input(0), input(1), score.hasAlignment ? input(2) : Value()};
+                  auto [x, y] = makeScoreFactors(op.getKind(), k.b, loc, at, [&](Value sum) {
+                    return op.getActivation().empty() ? sum : cloneRegion(op.getActivation(), k.b, sum, {});
+                  });
+                  return args.back() + k.asNum(x) * k.asNum(y);
+                }));
 }
 
 Operand AttentionDecomposer::regionScores(const Operand &raw) {
@@ -143,10 +147,9 @@ Operand AttentionDecomposer::regionScores(const Operand &raw) {
 Operand AttentionDecomposer::maskScores(const Operand &scores) {
   if (!visible)
     return scores;
-  return pointwise(dims, compute, {scores, *visible}, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    Value hidden = floatConstant(b, loc, compute, hiddenScore);
-    return arith::SelectOp::create(b, loc, isSet(b, loc, args[1]), args[0], hidden);
-  });
+  return pointwise(dims, compute, {scores, *visible}, formula([&](Code &k, ArrayRef<Num> x) {
+                     return select(x[1] != 0, x[0], k.number(compute, hiddenScore));
+                   }));
 }
 
 /// In rows that have no score, the hidden keys get theirs from the masked region.
@@ -154,24 +157,18 @@ Operand AttentionDecomposer::letHiddenKeysIn(const Operand &scores, const Operan
   SmallVector<unsigned> rowDims(dims);
   rowDims.pop_back(); // j
   bool isSoftmax = op.getNormalizer() == Normalizer::softmax;
-  Operand row =
-      reduce(rowDims, compute, hiddenScore, masked, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-        if (isSoftmax)
-          return arith::MaximumFOp::create(b, loc, args[0], args[1]);
-        return arith::AddFOp::create(b, loc, args[0], args[1]);
-      });
+  Operand row = reduce(rowDims, compute, hiddenScore, masked,
+                       formula([&](Code &, ArrayRef<Num> x) { return isSoftmax ? maximum(x[0], x[1]) : x[0] + x[1]; }));
   SmallVector<Operand> inputs{scores};
   llvm::append_range(inputs, captures);
   inputs.append({masked, *visible, row});
   return pointwise(dims, compute, inputs, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    Value score = op.getMasked().empty() ? args[0] : cloneRegion(op.getMasked(), b, args.drop_back(3), dims);
+    Code k(b, loc);
     ValueRange rest = args.take_back(3);
-    Value isEmpty =
-        arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, rest[2], floatConstant(b, loc, compute, hiddenScore));
-    Value isHidden = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, rest[1],
-                                           arith::ConstantIntOp::create(b, loc, rest[1].getType(), 0));
-    Value takes = arith::AndIOp::create(b, loc, isEmpty, isHidden);
-    return arith::SelectOp::create(b, loc, takes, score, rest[0]);
+    Num score = k.asNum(args[0]), masked = k.asNum(rest[0]), isVisible = k.asNum(rest[1]), row = k.asNum(rest[2]);
+    if (!op.getMasked().empty())
+      score = k.asNum(cloneRegion(op.getMasked(), b, args.drop_back(3), dims));
+    return select((row == hiddenScore) & (isVisible == 0), score, masked);
   });
 }
 
@@ -188,8 +185,7 @@ Operand AttentionDecomposer::normalize(const Operand &scores) {
     auto convert = [&](Operand x, Type to) {
       if (getElementTypeOrSelf(x.value) == to)
         return x;
-      return pointwise(dims, to, x,
-                       [&](OpBuilder &b, Location loc, ValueRange args) { return convertFloat(b, loc, args[0], to); });
+      return pointwise(dims, to, x, formula([&](Code &, ArrayRef<Num> x) { return convertFloat(x[0], to); }));
     };
     Operand rounded = convert(scores, softmaxType);
     Value weights = emitSoftmax(b, loc, rounded.value, keyPosition, softmaxType, /*log=*/false, op.getMaskedRows());
@@ -197,28 +193,21 @@ Operand AttentionDecomposer::normalize(const Operand &scores) {
   }
   SmallVector<unsigned> rowDims(dims);
   rowDims.pop_back();
-  Operand sum = reduce(rowDims, compute, 0, scores, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    return arith::AddFOp::create(b, loc, args[0], args[1]);
-  });
+  Operand sum = reduce(rowDims, compute, 0, scores, formula([](Code &, ArrayRef<Num> x) { return x[0] + x[1]; }));
   Value count = getValueOrCreateConstantIndexOp(b, loc, sizes[Dim::J]);
-  return pointwise(dims, compute, {scores, sum}, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    Value quotient = arith::DivFOp::create(b, loc, args[0], args[1]);
-    if (op.getMaskedRows() != MaskedRows::zero && op.getMaskedRows() != MaskedRows::uniform)
-      return quotient;
-    Value nought = floatConstant(b, loc, compute, 0), weight = nought;
-    if (op.getMaskedRows() == MaskedRows::uniform) {
-      Value n = arith::SIToFPOp::create(b, loc, compute, arith::IndexCastOp::create(b, loc, b.getI64Type(), count));
-      weight = arith::DivFOp::create(b, loc, floatConstant(b, loc, compute, 1), n);
-    }
-    Value isEmpty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, args[1], nought);
-    return arith::SelectOp::create(b, loc, isEmpty, weight, quotient);
-  });
+  return pointwise(dims, compute, {scores, sum}, formula([&](Code &k, ArrayRef<Num> x) {
+                     Num quotient = x[0] / x[1];
+                     if (op.getMaskedRows() != MaskedRows::zero && op.getMaskedRows() != MaskedRows::uniform)
+                       return quotient;
+                     Num weight = k.number(compute, 0.0);
+                     if (op.getMaskedRows() == MaskedRows::uniform)
+                       weight = 1.0 / convert(toNum(k.asIndex(count), k.b.getI64Type()), compute);
+                     return select(x[1] == 0.0, weight, quotient);
+                   }));
 }
 
-Value AttentionDecomposer::takesPart(OpBuilder &b, Value isVisible, Value weight) {
-  Value nought = floatConstant(b, loc, compute, 0);
-  Value isWeight = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, weight, nought);
-  return arith::OrIOp::create(b, loc, isSet(b, loc, isVisible), isWeight);
+Mask AttentionDecomposer::takesPart(const Num &isVisible, const Num &weight) {
+  return (isVisible != 0) | (weight != 0.0);
 }
 
 Operand AttentionDecomposer::weightRegion(const Operand &weights) {
@@ -229,11 +218,11 @@ Operand AttentionDecomposer::weightRegion(const Operand &weights) {
   if (visible)
     inputs.push_back(*visible);
   return pointwise(dims, compute, inputs, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    Value weight = cloneRegion(op.getWeight(), b, args, dims);
+    Code k(b, loc);
+    Num weight = k.asNum(cloneRegion(op.getWeight(), b, args, dims));
     if (!visible)
       return weight;
-    return arith::SelectOp::create(b, loc, takesPart(b, args.back(), args[0]), weight,
-                                   floatConstant(b, loc, compute, 0));
+    return select(takesPart(k.asNum(args.back()), k.asNum(args[0])), weight, k.number(compute, 0.0));
   });
 }
 
@@ -244,13 +233,10 @@ Operand AttentionDecomposer::weightedSum(const Operand &weights) {
       resultDims.push_back(*dim);
   if (!visible)
     return contract(weights, value, resultDims);
-  return reduce(resultDims, compute, 0, {weights, value, *visible},
-                [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                  Value v = convertFloat(b, loc, args[1], compute);
-                  Value term = arith::MulFOp::create(b, loc, args[0], v);
-                  Value sum = arith::AddFOp::create(b, loc, args[3], term);
-                  return arith::SelectOp::create(b, loc, takesPart(b, args[2], args[0]), sum, args[3]);
-                });
+  return reduce(resultDims, compute, 0, {weights, value, *visible}, formula([&](Code &, ArrayRef<Num> x) {
+                  Num sum = x[3] + x[0] * convertFloat(x[1], compute);
+                  return select(takesPart(x[2], x[0]), sum, x[3]);
+                }));
 }
 
 //===----------------------------------------------------------------------===//
@@ -260,24 +246,15 @@ Operand AttentionDecomposer::weightedSum(const Operand &weights) {
 Operand AttentionDecomposer::logSumExp(const Operand &scores) {
   SmallVector<unsigned> rowDims(dims);
   rowDims.pop_back();
-  Operand max = reduce(rowDims, compute, -kInfinity, scores, [](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    return arith::MaximumFOp::create(b, loc, args[0], args[1]);
-  });
+  Operand max = maximumOf(rowDims, scores);
   // An infinite maximum is not subtracted from itself.
-  auto guarded = [&](OpBuilder &b, Location loc, Value max) -> Value {
-    Value magnitude = math::AbsFOp::create(b, loc, max);
-    Value isInfinite =
-        arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, magnitude, floatConstant(b, loc, compute, kInfinity));
-    return arith::SelectOp::create(b, loc, isInfinite, floatConstant(b, loc, compute, 0), max);
-  };
-  Operand sum = reduce(rowDims, compute, 0, {scores, max}, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    Value x = arith::SubFOp::create(b, loc, args[0], guarded(b, loc, args[1]));
-    return arith::AddFOp::create(b, loc, args[2], math::ExpOp::create(b, loc, x));
-  });
-  return pointwise(rowDims, compute, {max, sum}, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    Value log = math::LogOp::create(b, loc, args[1]);
-    return arith::AddFOp::create(b, loc, guarded(b, loc, args[0]), log);
-  });
+  auto guarded = [](const Num &max) { return select(abs(max) == kInfinity, constantLike(max, 0.0), max); };
+  Operand sum = reduce(rowDims, compute, 0, {scores, max},
+                       formula([&](Code &, ArrayRef<Num> x) { return x[2] + exp(x[0] - guarded(x[1])); }));
+  return pointwise(rowDims, compute, {max, sum}, formula([&](Code &, ArrayRef<Num> x) {
+                     Num log = attn::log(x[1]);
+                     return guarded(x[0]) + log;
+                   }));
 }
 
 SmallVector<Value> AttentionDecomposer::decompose() {
@@ -302,8 +279,11 @@ SmallVector<Value> AttentionDecomposer::decompose() {
     llvm::append_range(inputs, captures);
     inputs.push_back(*visible);
     maskedResult = pointwise(dims, compute, inputs, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-      Value hidden = op.getMasked().empty() ? args[0] : cloneRegion(op.getMasked(), b, args.drop_back(), dims);
-      return arith::SelectOp::create(b, loc, isSet(b, loc, args.back()), args[0], hidden);
+      Code k(b, loc);
+      Num score = k.asNum(args[0]), hidden = score;
+      if (!op.getMasked().empty())
+        hidden = k.asNum(cloneRegion(op.getMasked(), b, args.drop_back(), dims));
+      return select(k.asNum(args.back()) != 0, score, hidden);
     });
   }
   Operand weights = normalize(taken), final = weightRegion(weights);

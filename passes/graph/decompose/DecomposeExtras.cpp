@@ -1,4 +1,5 @@
 #include "dialects/attn/TopKOp.h"
+#include "passes/graph/Formulas.h"
 #include "passes/graph/decompose/AttentionDecomposer.h"
 #include "passes/graph/decompose/Decompose.h"
 
@@ -16,17 +17,7 @@ using Operand = MappedTensor;
 using Dim = AttentionOp::Dim;
 
 /// Whether `x` comes before `y` in descending order, NaN first.
-static Value exceeds(OpBuilder &b, Location loc, Value x, Value y) {
-  Value greater = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, x, y);
-  Value xIsNaN = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, x, x);
-  Value yIsNumber = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::ORD, y, y);
-  return arith::OrIOp::create(b, loc, greater, arith::AndIOp::create(b, loc, xIsNaN, yIsNumber));
-}
-
-/// `index` as an integer or index of type `type`.
-static Value convertIndex(OpBuilder &b, Location loc, Value index, Type type) {
-  return type.isIndex() ? index : Value(arith::IndexCastOp::create(b, loc, type, index));
-}
+static Mask exceeds(const Num &x, const Num &y) { return (x > y) | (isNaN(x) & !isNaN(y)); }
 
 Operand AttentionDecomposer::topK(ExtraAttr attr, const Operand &source, ArrayRef<unsigned> kept,
                                   RankedTensorType type) {
@@ -43,37 +34,27 @@ Operand AttentionDecomposer::topK(ExtraAttr attr, const Operand &source, ArrayRe
   sizes.push_back(b.getIndexAttr(count));
   Type element = type.getElementType();
   Value found = attr.isIndex() ? op.getPositions() : op.getValues();
-  Value result = elementwise(b, loc, sizes, element, found, renumber(mapOf(b, from), to),
-                             [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                               if (!attr.isIndex())
-                                 return convertFloat(b, loc, args[0], element);
-                               Value index = arith::IndexCastOp::create(b, loc, b.getIndexType(), args[0]);
-                               return convertIndex(b, loc, index, element);
-                             });
+  Value result =
+      elementwise(b, loc, sizes, element, found, renumber(mapOf(b, from), to), formula([&](Code &, ArrayRef<Num> x) {
+                    return attr.isIndex() ? toNum(toIndex(x[0]), element) : convertFloat(x[0], element);
+                  }));
   return {result, mapOf(b, kept)};
 }
 
 Operand AttentionDecomposer::argmax(const Operand &source, ArrayRef<unsigned> kept, Type element) {
-  Operand max = reduce(kept, compute, -kInfinity, source, [](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    return arith::MaximumFOp::create(b, loc, args[0], args[1]);
-  });
+  Operand max = maximumOf(kept, source);
   // The lowest key whose weight no weight exceeds; NaN exceeds.
   SmallVector<unsigned> loops(kept);
   loops.push_back(Dim::J);
   Value start = filledTensor(b, loc, pick(kept), b.getI64IntegerAttr(std::numeric_limits<int64_t>::max()));
-  Value found =
-      reduction(b, loc, {source.value, max.value}, {renumber(source.map, loops), renumber(max.map, loops)}, start,
-                renumber(mapOf(b, kept), loops), [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                  Value isLess = exceeds(b, loc, args[1], args[0]);
-                  Value j =
-                      arith::IndexCastOp::create(b, loc, b.getI64Type(), linalg::IndexOp::create(b, loc, kept.size()));
-                  Value lower = arith::MinSIOp::create(b, loc, args[2], j);
-                  return arith::SelectOp::create(b, loc, isLess, args[2], lower);
-                });
-  return pointwise(
-      kept, element, Operand{found, mapOf(b, kept)}, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-        return convertIndex(b, loc, arith::IndexCastOp::create(b, loc, b.getIndexType(), args[0]), element);
-      });
+  Value found = reduction(b, loc, {source.value, max.value}, {renumber(source.map, loops), renumber(max.map, loops)},
+                          start, renumber(mapOf(b, kept), loops), formula([&](Code &k, ArrayRef<Num> x) {
+                            Mask isLess = exceeds(x[1], x[0]);
+                            Num j = toNum(loopIndex(k, kept.size()), k.b.getI64Type());
+                            return select(isLess, x[2], minimum(x[2], j));
+                          }));
+  return pointwise(kept, element, Operand{found, mapOf(b, kept)},
+                   formula([&](Code &, ArrayRef<Num> x) { return toNum(toIndex(x[0]), element); }));
 }
 
 Operand AttentionDecomposer::extra(ExtraAttr attr, Operand source, ArrayRef<unsigned> kept, RankedTensorType type) {
@@ -82,36 +63,29 @@ Operand AttentionDecomposer::extra(ExtraAttr attr, Operand source, ArrayRef<unsi
     return source;
   // Reductions need every dimension and the type of the computation.
   if (source.map != mapOf(b, dims) || getElementTypeOrSelf(source.value) != compute)
-    source = pointwise(dims, compute, source, [&](OpBuilder &b, Location loc, ValueRange args) {
-      return convertFloat(b, loc, args[0], compute);
-    });
+    source =
+        pointwise(dims, compute, source, formula([&](Code &, ArrayRef<Num> x) { return convertFloat(x[0], compute); }));
   if (attr.isTopK())
     return topK(attr, source, kept, type);
   if (kind == Reduction::argmax)
     return argmax(source, kept, type.getElementType());
   if (kind == Reduction::max)
-    return reduce(kept, compute, -kInfinity, source, [](OpBuilder &b, Location loc, ValueRange args) -> Value {
-      return arith::MaximumFOp::create(b, loc, args[0], args[1]);
-    });
-  Operand sum = reduce(kept, compute, 0, source, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    if (kind != Reduction::entropy)
-      return arith::AddFOp::create(b, loc, args[0], args[1]);
-    // 0 log 0 is 0
-    Value product = arith::MulFOp::create(b, loc, args[0], math::LogOp::create(b, loc, args[0]));
-    Value nought = floatConstant(b, loc, compute, 0);
-    Value isZero = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, args[0], nought);
-    return arith::SubFOp::create(b, loc, args[1], arith::SelectOp::create(b, loc, isZero, nought, product));
-  });
+    return maximumOf(kept, source);
+  Operand sum = reduce(kept, compute, 0, source, formula([&](Code &k, ArrayRef<Num> x) {
+                         if (kind != Reduction::entropy)
+                           return x[0] + x[1];
+                         Num product = x[0] * attn::log(x[0]);
+                         return x[1] - select(x[0] == 0.0, k.number(compute, 0.0), product); // 0 log 0 is 0
+                       }));
   if (kind != Reduction::mean)
     return sum;
   Value count = arith::ConstantIndexOp::create(b, loc, 1);
   for (unsigned dim : dims)
     if (!llvm::is_contained(kept, dim))
       count = b.createOrFold<arith::MulIOp>(loc, count, getValueOrCreateConstantIndexOp(b, loc, sizes[dim]));
-  return pointwise(kept, compute, sum, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    Value n = arith::SIToFPOp::create(b, loc, compute, arith::IndexCastOp::create(b, loc, b.getI64Type(), count));
-    return arith::DivFOp::create(b, loc, args[0], n);
-  });
+  return pointwise(kept, compute, sum, formula([&](Code &k, ArrayRef<Num> x) {
+                     return x[0] / convert(toNum(k.asIndex(count), k.b.getI64Type()), compute);
+                   }));
 }
 
 /// `result` as a tensor of type `type` that is written through `map`.
@@ -125,9 +99,10 @@ Value AttentionDecomposer::finish(const Operand &result, Type type, AffineMap ma
       order.push_back(*dim);
   Type have = getElementTypeOrSelf(value);
   if (result.map != mapOf(b, order) || (have != element && isa<FloatType>(element)))
-    value = pointwise(order, element, result, [&](OpBuilder &b, Location loc, ValueRange args) {
-              return isa<FloatType>(element) ? convertFloat(b, loc, args[0], element) : args[0];
-            }).value;
+    value = pointwise(order, element, result, formula([&](Code &, ArrayRef<Num> x) {
+                        return isa<FloatType>(element) ? convertFloat(x[0], element) : x[0];
+                      }))
+                .value;
   return restoreUnitDims(b, loc, value, tensorType, map);
 }
 

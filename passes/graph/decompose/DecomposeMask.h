@@ -14,9 +14,6 @@ namespace attn {
 MappedTensor emitVisibility(mlir::OpBuilder &b, mlir::Location loc, AttentionOp op,
                             llvm::ArrayRef<mlir::OpFoldResult> sizes);
 
-/// Whether `scalar`, an integer, is not 0.
-mlir::Value isSet(mlir::OpBuilder &b, mlir::Location loc, mlir::Value scalar);
-
 } // namespace attn
 
 #endif // PASSES_GRAPH_DECOMPOSE_DECOMPOSEMASK_H
