@@ -40,8 +40,10 @@ static Value generic(OpBuilder &b, Location loc, ValueRange inputs, ArrayRef<Aff
 
 Value elementwise(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> sizes, Type element, ValueRange inputs,
                   ArrayRef<AffineMap> maps, ScalarBody body) {
+  // The last argument is what stands in the init.
+  auto ofInputs = [&](OpBuilder &b, Location loc, ValueRange args) { return body(b, loc, args.drop_back()); };
   return generic(b, loc, inputs, maps, emptyTensor(b, loc, sizes, element), b.getMultiDimIdentityMap(sizes.size()),
-                 body);
+                 ofInputs);
 }
 
 Value reduction(OpBuilder &b, Location loc, ValueRange inputs, ArrayRef<AffineMap> maps, Value init, AffineMap initMap,

@@ -53,8 +53,7 @@ LogicalResult AttentionBuilder::sumTerms(ArrayRef<Operand> terms, Operand &sum, 
                             Value total = args.front();
                             if (terms.front().isNegated)
                               total = arith::NegFOp::create(b, loc, total);
-                            // The last argument is the init.
-                            for (auto [arg, term] : llvm::zip(args.drop_front().drop_back(), terms.drop_front()))
+                            for (auto [arg, term] : llvm::zip_equal(args.drop_front(), terms.drop_front()))
                               total = term.isNegated ? arith::SubFOp::create(b, loc, total, arg).getResult()
                                                      : arith::AddFOp::create(b, loc, total, arg).getResult();
                             return total;

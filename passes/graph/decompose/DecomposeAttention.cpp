@@ -49,9 +49,7 @@ Operand AttentionDecomposer::pointwise(ArrayRef<unsigned> over, Type element, Ar
     values.push_back(input.value);
     maps.push_back(renumber(input.map, over));
   }
-  // The last argument is the init's element.
-  auto onInputs = [&](OpBuilder &b, Location loc, ValueRange args) { return body(b, loc, args.drop_back()); };
-  return {elementwise(b, loc, pick(over), element, values, maps, onInputs), mapOf(b, over)};
+  return {elementwise(b, loc, pick(over), element, values, maps, body), mapOf(b, over)};
 }
 
 Operand AttentionDecomposer::reduce(ArrayRef<unsigned> kept, Type element, double init, ArrayRef<Operand> inputs,

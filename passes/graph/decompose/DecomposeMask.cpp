@@ -154,7 +154,7 @@ MappedTensor VisibilityEmitter::emit() {
   auto isVisible = formula([&](Code &k, ArrayRef<Num> entries) {
     Mask shown = k.truth(true), near = shown;
     std::optional<Mask> prefix;
-    for (const Num &entry : entries.take_front(tables.size()))
+    for (const Num &entry : entries)
       shown = shown & (entry != 0);
     for (const MaskTerm &term : terms) {
       if (isa<BlocksAttr>(term.term))

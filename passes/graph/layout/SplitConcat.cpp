@@ -210,7 +210,7 @@ private:
     Value sum = elementwise(b, loc, sizes, type.getElementType(), products, reads,
                             [](OpBuilder &b, Location loc, ValueRange args) {
                               Value total = args.front();
-                              for (Value arg : args.drop_front().drop_back()) // the last is the init
+                              for (Value arg : args.drop_front())
                                 total = arith::AddFOp::create(b, loc, total, arg);
                               return total;
                             });

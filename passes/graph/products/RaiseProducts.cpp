@@ -244,7 +244,7 @@ Value ProductRaiser::scaled(const Product &product, Value sums, Location loc) {
                               auto multiply = [&](Value scale) {
                                 factor = factor ? arith::MulFOp::create(b, loc, factor, scale).getResult() : scale;
                               };
-                              for (Value scale : args.slice(1, inputs.size() - 1)) // and not the destination
+                              for (Value scale : args.drop_front())
                                 multiply(scale);
                               for (TypedAttr constant : constants)
                                 multiply(arith::ConstantOp::create(b, loc, constant));

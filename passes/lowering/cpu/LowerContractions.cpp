@@ -200,7 +200,7 @@ Value ContractionLowering::narrowRest(Value value, ValueRange parts, Location lo
   SmallVector<AffineMap> maps(inputs.size(), rewriter.getMultiDimIdentityMap(rank));
   auto body = [&](OpBuilder &b, Location loc, ValueRange arguments) -> Value {
     Value rest = arguments.front();
-    for (Value part : arguments.drop_front().drop_back())
+    for (Value part : arguments.drop_front())
       rest = arith::SubFOp::create(b, loc, rest, arith::ExtFOp::create(b, loc, b.getF32Type(), part));
     return arith::TruncFOp::create(b, loc, half, rest);
   };
