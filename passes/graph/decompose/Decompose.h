@@ -1,6 +1,7 @@
 #ifndef PASSES_GRAPH_DECOMPOSE_DECOMPOSE_H
 #define PASSES_GRAPH_DECOMPOSE_DECOMPOSE_H
 
+#include "builders/Operators.h"
 #include "dialects/attn/AttnOps.h"
 
 #include "mlir/IR/Builders.h"
@@ -16,6 +17,9 @@ inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// for finite: its rows hold what takes part already).
 mlir::Value emitSoftmax(mlir::OpBuilder &b, mlir::Location loc, mlir::Value input, int64_t dim,
                         mlir::Type resultElement, bool log, MaskedRows maskedRows);
+
+/// Whether `x` comes before `y` in descending order, NaN first.
+Mask exceeds(const Num &x, const Num &y);
 
 /// Replaces `op` by an attention that gives whole what `op` gives reduced, and
 /// linalg that reduces it. Returns the attention that stands there then: `op`

@@ -16,9 +16,6 @@ namespace attn {
 using Operand = MappedTensor;
 using Dim = AttentionOp::Dim;
 
-/// Whether `x` comes before `y` in descending order, NaN first.
-static Mask exceeds(const Num &x, const Num &y) { return (x > y) | (isNaN(x) & !isNaN(y)); }
-
 Operand AttentionDecomposer::topK(ExtraAttr attr, const Operand &source, ArrayRef<unsigned> kept,
                                   RankedTensorType type) {
   int64_t count = type.getShape().back(), last = dims.size() - 1;

@@ -2,7 +2,7 @@
 
 #include "dialects/attn/Activation.h"
 #include "dialects/attn/RecurrentLayer.h"
-#include "passes/graph/Structured.h"
+#include "passes/graph/Formulas.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -51,11 +51,11 @@ private:
   Value unitSlice(Value value, int64_t first, int64_t count);
   Value stateOf(Value whole, int64_t d);
   Operands gate(const DirectionData &data, Value x, Value hr, int64_t gate, bool withRecurrenceBias = true);
-  Value sum(OpBuilder &b, Location loc, ValueRange args);
-  Value activate(OpBuilder &b, Location loc, int64_t d, int64_t function, Value x);
-  Value update(ArrayRef<Value> inputs, ArrayRef<AffineMap> maps, Value init, Value t, bool isSequence, ScalarBody body);
+  Num sum(ArrayRef<Num> terms);
+  Num activate(int64_t d, int64_t function, Num x);
+  Value update(ArrayRef<Value> inputs, ArrayRef<AffineMap> maps, Value init, Value t, bool isSequence, NumBody body);
 
-  Value replace(const Operands &own, Value h, Value t, ScalarBody body);
+  Value replace(const Operands &own, Value h, Value t, NumBody body);
 
   AffineMap matrix() { return b.getMultiDimIdentityMap(2); }
   AffineMap perUnit() { return AffineMap::get(2, 0, b.getAffineDimExpr(1)); }
@@ -94,9 +94,8 @@ Value LayerWriter::project(int64_t d, ArrayRef<OpFoldResult> leading) {
     return contract(layer.input, dropDirection(layer.weight, d), leading, columns);
   SmallVector<OpFoldResult> sizes(leading);
   sizes.push_back(index(columns));
-  return elementwise(
-      b, loc, sizes, acc, unitSlice(layer.input, d * columns, columns), b.getMultiDimIdentityMap(3),
-      [&](OpBuilder &b, Location loc, ValueRange args) -> Value { return convertFloat(b, loc, args[0], acc); });
+  return elementwise(b, loc, sizes, acc, unitSlice(layer.input, d * columns, columns), b.getMultiDimIdentityMap(3),
+                     formula([&](Code &, ArrayRef<Num> x) { return convertFloat(x[0], acc); }));
 }
 
 /// Part `d` of the first dimension.
@@ -116,9 +115,8 @@ Value LayerWriter::stateOf(Value whole, int64_t d) {
   if (!whole)
     return filledTensor(b, loc, sizes, acc, 0);
   Value state = placeAlong(b, loc, whole, layer.stateDirectionDim(), index(d));
-  return elementwise(b, loc, sizes, acc, state, matrix(), [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    return convertFloat(b, loc, args[0], acc);
-  });
+  return elementwise(b, loc, sizes, acc, state, matrix(),
+                     formula([&](Code &, ArrayRef<Num> x) { return convertFloat(x[0], acc); }));
 }
 
 LayerWriter::Operands LayerWriter::gate(const DirectionData &data, Value x, Value hr, int64_t gate,
@@ -139,60 +137,51 @@ LayerWriter::Operands LayerWriter::gate(const DirectionData &data, Value x, Valu
   return operands;
 }
 
-Value LayerWriter::sum(OpBuilder &b, Location loc, ValueRange args) {
-  Value total;
-  for (Value arg : args) {
-    Value wide = convertFloat(b, loc, arg, acc);
-    total = total ? arith::AddFOp::create(b, loc, total, wide).getResult() : wide;
-  }
+Num LayerWriter::sum(ArrayRef<Num> terms) {
+  Num total = convertFloat(terms.front(), acc);
+  for (const Num &term : terms.drop_front())
+    total = total + convertFloat(term, acc);
   return total;
 }
 
-Value LayerWriter::activate(OpBuilder &b, Location loc, int64_t d, int64_t function, Value x) {
+Num LayerWriter::activate(int64_t d, int64_t function, Num x) {
+  OpBuilder &b = x.builder();
   if (layer.clip)
-    x = emitClip(b, loc, *layer.clip, x);
-  return emitActivation(b, loc, layer.activation(d, function), x);
+    x = x.with(emitClip(b, loc, *layer.clip, x));
+  return x.with(emitActivation(b, loc, layer.activation(d, function), x));
 }
 
 /// `body` of the inputs and the old value, written over `init`; items that have
 /// ended at step `t` keep the old value (of a sequence: get 0).
 Value LayerWriter::update(ArrayRef<Value> inputs, ArrayRef<AffineMap> maps, Value init, Value t, bool isSequence,
-                          ScalarBody body) {
+                          NumBody body) {
   SmallVector<Value> operands(inputs);
   SmallVector<AffineMap> operandMaps(maps);
   if (layer.lengths) {
     operands.push_back(layer.lengths);
     operandMaps.push_back(perItem());
   }
-  Type element = cast<RankedTensorType>(init.getType()).getElementType();
-  return reduction(b, loc, operands, operandMaps, init, matrix(),
-                   [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                     Value old = args.back();
-                     ValueRange rest = args.drop_back();
+  return reduction(b, loc, operands, operandMaps, init, matrix(), formula([&](Code &k, ArrayRef<Num> x) {
                      if (!layer.lengths)
-                       return body(b, loc, args);
-                     Value length = arith::IndexCastOp::create(b, loc, b.getIndexType(), rest.back());
-                     SmallVector<Value> own(rest.drop_back());
+                       return body(k, x);
+                     Num old = x.back();
+                     SmallVector<Num> own(x.drop_back(2));
                      own.push_back(old);
-                     Value computed = body(b, loc, own);
-                     Value isActive = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, t, length);
-                     Value other = isSequence ? floatConstant(b, loc, element, 0) : old;
-                     return arith::SelectOp::create(b, loc, isActive, computed, other);
-                   });
+                     Num computed = body(k, own);
+                     Mask isActive = k.asIndex(t) < toIndex(x[x.size() - 2]);
+                     return select(isActive, computed, isSequence ? constantLike(old, 0.0) : old);
+                   }));
 }
 
 /// The new state from `own` and the old state, in its place. A lowering may give
 /// what computes it another destination, so it is written there by an op of its own.
-Value LayerWriter::replace(const Operands &own, Value h, Value t, ScalarBody body) {
+Value LayerWriter::replace(const Operands &own, Value h, Value t, NumBody body) {
   if (layer.lengths)
     return update(own.values, own.maps, h, t, false, body);
   Operands all = own;
   all.values.push_back(h);
   all.maps.push_back(matrix());
-  size_t count = all.values.size();
-  Value next = elementwise(
-      b, loc, {batch, index(hidden)}, acc, all.values, all.maps,
-      [&](OpBuilder &b, Location loc, ValueRange args) -> Value { return body(b, loc, args.take_front(count)); });
+  Value next = elementwise(b, loc, {batch, index(hidden)}, acc, all.values, all.maps, formula(body));
   return bufferization::MaterializeInDestinationOp::create(b, loc, next.getType(), next, h).getResult();
 }
 
@@ -221,22 +210,17 @@ Value LayerWriter::writeLstm(const DirectionData &data, Value x, Value t, Value 
     llvm::append_range(all.values, gates[g].values);
     llvm::append_range(all.maps, gates[g].maps);
   }
-  auto withPeephole = [&](OpBuilder &b, Location loc, ValueRange args, bool has, Value cell) -> Value {
-    if (!has)
-      return sum(b, loc, args);
-    Value weighted = arith::MulFOp::create(b, loc, convertFloat(b, loc, args.back(), acc), cell);
-    return arith::AddFOp::create(b, loc, sum(b, loc, args.drop_back()), weighted);
-  };
   bool has = data.peephole != nullptr;
-  c = update(all.values, all.maps, c, t, false, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    Value old = args.back();
-    auto span = [&](unsigned n) { return args.slice(spans[n].first, spans[n].second); };
-    Value i = activate(b, loc, d, 0, withPeephole(b, loc, span(0), has, old));
-    Value f = layer.inputForget ? arith::SubFOp::create(b, loc, floatConstant(b, loc, acc, 1), i).getResult()
-                                : activate(b, loc, d, 0, withPeephole(b, loc, span(1), has, old));
-    Value g = activate(b, loc, d, 1, sum(b, loc, span(2)));
-    Value kept = arith::MulFOp::create(b, loc, f, old), added = arith::MulFOp::create(b, loc, i, g);
-    return arith::AddFOp::create(b, loc, kept, added);
+  auto withPeephole = [&](ArrayRef<Num> x, const Num &cell) {
+    return has ? sum(x.drop_back()) + convertFloat(x.back(), acc) * cell : sum(x);
+  };
+  c = update(all.values, all.maps, c, t, false, [&](Code &, ArrayRef<Num> x) {
+    Num old = x.back();
+    auto span = [&](unsigned n) { return x.slice(spans[n].first, spans[n].second); };
+    Num i = activate(d, 0, withPeephole(span(0), old));
+    Num f = layer.inputForget ? 1.0 - i : activate(d, 0, withPeephole(span(1), old));
+    Num g = activate(d, 1, sum(span(2)));
+    return f * old + i * g;
   });
 
   Operands output = gates[O];
@@ -246,10 +230,10 @@ Value LayerWriter::writeLstm(const DirectionData &data, Value x, Value t, Value 
   }
   output.values.push_back(c);
   output.maps.push_back(matrix());
-  return update(output.values, output.maps, h, t, false, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    Value cell = args[args.size() - 2];
-    Value o = activate(b, loc, d, 0, withPeephole(b, loc, args.drop_back(2), has, cell));
-    return arith::MulFOp::create(b, loc, o, emitActivation(b, loc, layer.activation(d, 2), cell));
+  return update(output.values, output.maps, h, t, false, [&](Code &k, ArrayRef<Num> x) {
+    Num cell = x[x.size() - 2];
+    Num o = activate(d, 0, withPeephole(x.drop_back(2), cell));
+    return o * k.asNum(emitActivation(k.b, k.loc, layer.activation(d, 2), cell));
   });
 }
 
@@ -264,9 +248,7 @@ Value LayerWriter::writeGru(const DirectionData &data, Value x, Value t, Value h
   auto gateValue = [&](int64_t g, Value init) -> Value {
     Operands own = gate(data, x, unitSlice(zr, g * hidden, hidden), g);
     return reduction(b, loc, own.values, own.maps, init, matrix(),
-                     [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                       return activate(b, loc, d, 0, sum(b, loc, args.drop_back()));
-                     });
+                     formula([&](Code &, ArrayRef<Num> x) { return activate(d, 0, sum(x.drop_back())); }));
   };
   Value z = gateValue(Z, emptyTensor(b, loc, sizes, acc)), r = gateValue(R, emptyTensor(b, loc, sizes, acc));
 
@@ -282,33 +264,26 @@ Value LayerWriter::writeGru(const DirectionData &data, Value x, Value t, Value h
     }
   } else {
     Value reset = elementwise(b, loc, sizes, acc, {h, r}, {matrix(), matrix()},
-                              [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                                return arith::MulFOp::create(b, loc, args[0], args[1]);
-                              });
+                              formula([](Code &, ArrayRef<Num> x) { return x[0] * x[1]; }));
     own = gate(data, x, contract(reset, rows(N, 1), batch, hidden), N);
   }
   own.values.push_back(z);
   own.maps.push_back(matrix());
-  return replace(own, h, t, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    Value old = args.back(), update = args[args.size() - 2];
-    ValueRange parts = args.drop_back(2);
-    Value total;
-    if (layer.linearBeforeReset) {
-      unsigned tail = data.bias ? 3 : 2; // hn, r and its bias
-      Value linear = parts[parts.size() - tail], reset = parts[parts.size() - tail + 1];
+  return replace(own, h, t, [&](Code &, ArrayRef<Num> x) {
+    Num old = x.back(), update = x[x.size() - 2];
+    ArrayRef<Num> parts = x.drop_back(2);
+    unsigned tail = !layer.linearBeforeReset ? 0 : data.bias ? 3 : 2; // hn, r and its bias
+    Num total = sum(parts.drop_back(tail));
+    if (tail) {
+      Num linear = parts[parts.size() - tail], reset = parts[parts.size() - tail + 1];
       if (data.bias)
-        linear = arith::AddFOp::create(b, loc, linear, convertFloat(b, loc, parts.back(), acc));
-      Value gated = arith::MulFOp::create(b, loc, reset, linear);
-      total = arith::AddFOp::create(b, loc, sum(b, loc, parts.drop_back(tail)), gated);
-    } else {
-      total = sum(b, loc, parts);
+        linear = linear + convertFloat(parts.back(), acc);
+      total = total + reset * linear;
     }
-    Value n = activate(b, loc, d, 1, total);
-    Value rest = arith::SubFOp::create(b, loc, floatConstant(b, loc, acc, 1), update);
+    Num n = activate(d, 1, total), rest = 1.0 - update;
     if (layer.mirrored)
       std::swap(rest, update);
-    Value added = arith::MulFOp::create(b, loc, rest, n), kept = arith::MulFOp::create(b, loc, update, old);
-    return arith::AddFOp::create(b, loc, added, kept);
+    return rest * n + update * old;
   });
 }
 
@@ -323,9 +298,7 @@ SmallVector<Value> LayerWriter::writeStep(const DirectionData &data, Value t, Va
     h = writeGru(data, x, t, h);
   } else {
     Operands own = gate(data, x, contract(h, data.recurrence, batch, hidden), 0);
-    h = replace(own, h, t, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-      return activate(b, loc, data.number, 0, sum(b, loc, args.drop_back()));
-    });
+    h = replace(own, h, t, [&](Code &, ArrayRef<Num> x) { return activate(data.number, 0, sum(x.drop_back())); });
   }
 
   // Into the sequence.
@@ -337,9 +310,8 @@ SmallVector<Value> LayerWriter::writeStep(const DirectionData &data, Value t, Va
   at[layer.sequenceDirectionDim()] = index(data.number);
   auto row = RankedTensorType::get({type.getDimSize(layer.sequenceBatchDim()), hidden}, type.getElementType());
   Value place = tensor::ExtractSliceOp::create(b, loc, row, sequence, at, extents, ones);
-  place = update(h, matrix(), place, t, true, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    return convertFloat(b, loc, args[0], type.getElementType());
-  });
+  place = update(h, matrix(), place, t, true,
+                 [&](Code &, ArrayRef<Num> x) { return convertFloat(x[0], type.getElementType()); });
   sequence = tensor::InsertSliceOp::create(b, loc, place, sequence, at, extents, ones);
   SmallVector<Value> next{sequence, h};
   if (c)
@@ -380,9 +352,7 @@ void LayerWriter::writeDirection(int64_t d, SmallVector<Value> &results) {
     auto type = cast<RankedTensorType>(results[n].getType());
     Value last = loop.getResult(n);
     last = elementwise(b, loc, {batch, index(hidden)}, type.getElementType(), last, matrix(),
-                       [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                         return convertFloat(b, loc, args[0], type.getElementType());
-                       });
+                       formula([&](Code &, ArrayRef<Num> x) { return convertFloat(x[0], type.getElementType()); }));
     results[n] = insertAlong(b, loc, last, results[n], layer.stateDirectionDim(), index(d));
   }
 }

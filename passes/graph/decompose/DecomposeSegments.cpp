@@ -1,5 +1,5 @@
 #include "dialects/attn/SegmentAttentionOp.h"
-#include "passes/graph/Structured.h"
+#include "passes/graph/Formulas.h"
 #include "passes/graph/decompose/Decompose.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -17,97 +17,76 @@ namespace {
 /// Loops over the edges of each node that carry one tensor.
 class SegmentLoops {
 public:
-  SegmentLoops(SegmentAttentionOp op, OpBuilder &b) : op(op), b(b), loc(op.getLoc()) {}
+  SegmentLoops(SegmentAttentionOp op, OpBuilder &b) : op(op), b(b), loc(op.getLoc()), k(b, loc) {}
 
   Value write() {
     Type acc = accumulatorType(getElementTypeOrSelf(op.getScores()));
     OpFoldResult nodes = tensor::getMixedSize(b, loc, op.getEnds(), 0);
     OpFoldResult heads = tensor::getMixedSize(b, loc, op.getValues(), 1);
     OpFoldResult width = tensor::getMixedSize(b, loc, op.getValues(), 2);
-    Value one = arith::ConstantIndexOp::create(b, loc, 1), some = dim(op.getValues(), 1);
+    Index some = dim(op.getValues(), 1);
     double lowest = op.getFloor() ? op.getFloor()->convertToDouble() : -kInfinity;
-    tops = forEach(filledTensor(b, loc, {nodes, heads}, acc, lowest), some, one,
-                   [&](Value old, Value edge, ValueRange at) -> Value {
-                     return arith::MaximumFOp::create(b, loc, old, scoreOf(edge, at[1], acc));
-                   });
-    sums = forEach(filledTensor(b, loc, {nodes, heads}, acc, 0), some, one,
-                   [&](Value old, Value edge, ValueRange at) -> Value {
-                     return arith::AddFOp::create(b, loc, old, weightOf(edge, at, acc));
-                   });
+    tops = forEach(
+        filledTensor(b, loc, {nodes, heads}, acc, lowest), some, k.index(1),
+        [&](const Num &old, const Index &edge, ArrayRef<Value> at) { return maximum(old, scoreOf(edge, at[1], acc)); });
+    sums =
+        forEach(filledTensor(b, loc, {nodes, heads}, acc, 0), some, k.index(1),
+                [&](const Num &old, const Index &edge, ArrayRef<Value> at) { return old + weightOf(edge, at, acc); });
     Value result = forEach(filledTensor(b, loc, {nodes, heads, width}, acc, 0), some, dim(op.getValues(), 2),
-                           [&](Value old, Value edge, ValueRange at) -> Value {
-                             Value sum = addEpsilon(tensor::ExtractOp::create(b, loc, sums, at.take_front(2)));
-                             Value weight = arith::DivFOp::create(b, loc, weightOf(edge, at, acc), sum);
-                             Value row = op.getRows() ? indexAt(op.getRows(), edge) : edge;
-                             Value value = tensor::ExtractOp::create(b, loc, op.getValues(), {row, at[1], at[2]});
-                             value = arith::MulFOp::create(b, loc, weight, convertFloat(b, loc, value, acc));
-                             return arith::AddFOp::create(b, loc, old, value);
+                           [&](const Num &old, const Index &edge, ArrayRef<Value> at) {
+                             Num sum = elementAt(k, sums, at.take_front(2));
+                             if (!op.getEpsilon().isZero())
+                               sum = sum + op.getEpsilon().convertToDouble();
+                             Num weight = weightOf(edge, at, acc) / sum;
+                             Index row = op.getRows() ? indexAt(op.getRows(), edge) : edge;
+                             Num value = elementAt(k, op.getValues(), {row, at[1], at[2]});
+                             return old + weight * convertFloat(value, acc);
                            });
     AffineMap all = b.getMultiDimIdentityMap(3);
     auto type = cast<RankedTensorType>(op.getType());
     result = elementwise(b, loc, {nodes, heads, width}, type.getElementType(), result, all,
-                         [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                           return convertFloat(b, loc, args[0], type.getElementType());
-                         });
+                         formula([&](Code &, ArrayRef<Num> x) { return convertFloat(x[0], type.getElementType()); }));
     return castTo(b, loc, result, type);
   }
 
 private:
-  Value dim(Value tensor, int64_t n) { return tensor::DimOp::create(b, loc, tensor, n); }
-  Value indexAt(Value list, Value at) {
-    return arith::IndexCastOp::create(b, loc, b.getIndexType(), tensor::ExtractOp::create(b, loc, list, at));
-  }
-  Value scoreOf(Value edge, Value head, Type type) {
-    return convertFloat(b, loc, tensor::ExtractOp::create(b, loc, op.getScores(), {edge, head}), type);
+  Index dim(Value tensor, int64_t n) { return k.asIndex(tensor::DimOp::create(b, loc, tensor, n)); }
+  Index indexAt(Value list, Value at) { return toIndex(elementAt(k, list, at)); }
+  Num scoreOf(Value edge, Value head, Type type) {
+    return convertFloat(elementAt(k, op.getScores(), {edge, head}), type);
   }
   /// Not divided yet.
-  Value weightOf(Value edge, ValueRange at, Type type) {
-    Value top = tensor::ExtractOp::create(b, loc, tops, at.take_front(2));
-    return math::ExpOp::create(b, loc, arith::SubFOp::create(b, loc, scoreOf(edge, at[1], type), top));
-  }
-
-  Value addEpsilon(Value sum) {
-    if (op.getEpsilon().isZero())
-      return sum;
-    Value epsilon = floatConstant(b, loc, sum.getType(), op.getEpsilon().convertToDouble());
-    return arith::AddFOp::create(b, loc, sum, epsilon);
+  Num weightOf(Value edge, ArrayRef<Value> at, Type type) {
+    Num top = elementAt(k, tops, at.take_front(2));
+    return exp(scoreOf(edge, at[1], type) - top);
   }
 
   /// `body` of an element and an edge is the next element, for each node, its edges, heads and columns. The element is
   /// that at as many of (node, head, column) as `init` has dimensions.
-  Value forEach(Value init, Value heads, Value width, llvm::function_ref<Value(Value, Value, ValueRange)> body) {
-    Value zero = arith::ConstantIndexOp::create(b, loc, 0), one = arith::ConstantIndexOp::create(b, loc, 1);
+  Value forEach(Value init, const Index &heads, const Index &width,
+                llvm::function_ref<Num(const Num &, const Index &, ArrayRef<Value>)> body) {
     int64_t rank = cast<RankedTensorType>(init.getType()).getRank();
-    auto nest = [&](ValueRange from, ValueRange to, ValueRange init,
-                    llvm::function_ref<Value(ValueRange, ValueRange)> inner) {
-      OpBuilder::InsertionGuard guard(b);
-      SmallVector<Value> steps(from.size(), one);
-      return scf::buildLoopNest(b, loc, from, to, steps, init,
-                                [&](OpBuilder &in, Location, ValueRange at, ValueRange carried) -> scf::ValueVector {
-                                  OpBuilder::InsertionGuard guard(b);
-                                  b.setInsertionPoint(in.getInsertionBlock(), in.getInsertionPoint());
-                                  return {inner(at, carried)};
-                                })
-          .results.front();
-    };
-    return nest(zero, dim(op.getEnds(), 0), init, [&](ValueRange node, ValueRange outer) {
-      Value isFirst = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, node[0], zero);
-      Value before = arith::SelectOp::create(b, loc, isFirst, zero, arith::SubIOp::create(b, loc, node[0], one));
-      Value begin = arith::SelectOp::create(b, loc, isFirst, zero, indexAt(op.getEnds(), before));
-      return nest({begin, zero, zero}, {indexAt(op.getEnds(), node[0]), heads, width}, outer,
-                  [&](ValueRange at, ValueRange carried) -> Value {
-                    SmallVector<Value> place{node[0], at[1], at[2]};
-                    ArrayRef<Value> own = ArrayRef(place).take_front(rank);
-                    Value old = tensor::ExtractOp::create(b, loc, carried[0], own);
-                    Value next = body(old, indexAt(op.getOrder(), at[0]), place);
-                    return tensor::InsertOp::create(b, loc, next, carried[0], own);
-                  });
+    return k.loop(0, dim(op.getEnds(), 0), 1, Tensor(b, loc, init), [&](const Index &node, const Tensor &outer) {
+      Index zero = k.index(0);
+      Mask isFirst = node == 0;
+      Index before = select(isFirst, zero, node - 1), begin = select(isFirst, zero, indexAt(op.getEnds(), before));
+      return k.loop(begin, indexAt(op.getEnds(), node), 1, outer, [&](const Index &n, const Tensor &ofEdge) {
+        return k.loop(0, heads, 1, ofEdge, [&](const Index &head, const Tensor &ofHead) {
+          return k.loop(0, width, 1, ofHead, [&](const Index &column, const Tensor &carried) {
+            SmallVector<Value> place{node, head, column};
+            ArrayRef<Value> own = ArrayRef(place).take_front(rank);
+            Num next = body(elementAt(k, carried, own), indexAt(op.getOrder(), n), place);
+            return carried.with(tensor::InsertOp::create(b, loc, next, carried, own));
+          });
+        });
+      });
     });
   }
 
   SegmentAttentionOp op;
   OpBuilder &b;
   const Location loc;
+  Code k;
   Value tops, sums; ///< of a node and a head
 };
 

@@ -1,5 +1,5 @@
 #include "dialects/attn/TopKOp.h"
-#include "passes/graph/Structured.h"
+#include "passes/graph/Formulas.h"
 #include "passes/graph/decompose/Decompose.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -10,24 +10,20 @@
 using namespace mlir;
 
 namespace attn {
+
+Mask exceeds(const Num &x, const Num &y) { return (x > y) | (isNaN(x) & (y == y)); }
+
 namespace {
 
 /// Whether `x` comes before `y` in the order of `op`, whatever their positions.
-Value precedes(TopKOp op, OpBuilder &b, Location loc, Value x, Value y) {
+Mask precedes(TopKOp op, Num x, Num y) {
   if (op.getSmallest())
     std::swap(x, y);
-  if (!isa<FloatType>(x.getType()))
-    return arith::CmpIOp::create(b, loc, op.getIsUnsigned() ? arith::CmpIPredicate::ugt : arith::CmpIPredicate::sgt, x,
-                                 y);
-  // NaN is greater than any number.
-  Value greater = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, x, y);
-  Value xIsNaN = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, x, x);
-  Value yIsNumber = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::ORD, y, y);
-  return arith::OrIOp::create(b, loc, greater, arith::AndIOp::create(b, loc, xIsNaN, yIsNumber));
-}
-
-Value indexOf(OpBuilder &b, Location loc, int64_t loop) {
-  return arith::IndexCastOp::create(b, loc, b.getI64Type(), linalg::IndexOp::create(b, loc, loop));
+  if (x.isFloating())
+    return exceeds(x, y);
+  if (!op.getIsUnsigned())
+    return x > y;
+  return x.truth(arith::CmpIOp::create(x.builder(), x.location(), arith::CmpIPredicate::ugt, x, y));
 }
 
 /// For each element how many come before it, then for each place who has so
@@ -47,29 +43,20 @@ struct DecomposeTopK : OpRewritePattern<TopKOp> {
     exprs[dim] = b.getAffineDimExpr(rank);
     AffineMap other = AffineMap::get(rank + 1, 0, exprs, b.getContext());
     Value counts = filledTensor(b, loc, tensor::getMixedSizes(b, loc, input), b.getI64IntegerAttr(0));
-    counts = reduction(b, loc, {input, input}, {own, other}, counts, own,
-                       [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                         Value before = precedes(op, b, loc, args[1], args[0]);
-                         Value after = precedes(op, b, loc, args[0], args[1]);
-                         Value isEarlier = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt,
-                                                                 linalg::IndexOp::create(b, loc, rank),
-                                                                 linalg::IndexOp::create(b, loc, dim));
-                         Value no = arith::ConstantIntOp::create(b, loc, b.getI1Type(), 0);
-                         Value tie = arith::SelectOp::create(b, loc, after, no, isEarlier);
-                         Value wins = arith::OrIOp::create(b, loc, before, tie);
-                         return arith::AddIOp::create(b, loc, args[2], arith::ExtUIOp::create(b, loc, i64, wins));
-                       });
+    counts = reduction(b, loc, {input, input}, {own, other}, counts, own, formula([&](Code &k, ArrayRef<Num> x) {
+                         Mask before = precedes(op, x[1], x[0]), after = precedes(op, x[0], x[1]);
+                         Mask isEarlier = loopIndex(k, rank) < loopIndex(k, dim);
+                         return x[2] + toNum(before | select(after, k.truth(false), isEarlier), i64);
+                       }));
     ReifiedRankedShapedTypeDims shapes;
     if (failed(op.reifyResultShapes(b, shapes)))
       return failure();
     auto pick = [&](Type type, bool isPosition) {
       return reduction(b, loc, {input, counts}, {other, other}, filledTensor(b, loc, shapes[0], b.getZeroAttr(type)),
-                       own, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                         Value isIt =
-                             arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, args[1], indexOf(b, loc, dim));
-                         Value found = isPosition ? indexOf(b, loc, rank) : args[0];
-                         return arith::SelectOp::create(b, loc, isIt, found, args[2]);
-                       });
+                       own, formula([&](Code &k, ArrayRef<Num> x) {
+                         Mask isIt = x[1] == toNum(loopIndex(k, dim), i64);
+                         return select(isIt, isPosition ? toNum(loopIndex(k, rank), i64) : x[0], x[2]);
+                       }));
     };
     rewriter.replaceOp(op, {pick(element, false), pick(i64, true)});
     return success();

@@ -1,4 +1,4 @@
-#include "passes/graph/Structured.h"
+#include "passes/graph/Formulas.h"
 #include "passes/graph/decompose/Decompose.h"
 #include "passes/graph/products/Blocks.h"
 
@@ -13,58 +13,48 @@ using namespace mlir;
 namespace attn {
 
 /// The number that a byte of float8e4m3fn is, in f32.
-static Value widenE4M3(OpBuilder &b, Location loc, Value byte) {
-  Type i32 = b.getI32Type(), f32 = b.getF32Type();
-  auto number = [&](int64_t value) -> Value { return arith::ConstantIntOp::create(b, loc, i32, value); };
-  auto asFloat = [&](Value bits) -> Value { return arith::BitcastOp::create(b, loc, f32, bits); };
+static Num widenE4M3(Code &k, const Num &byte) {
+  Type i32 = k.b.getI32Type(), f32 = k.b.getF32Type();
   constexpr int64_t kNaN = 0x7f, kLeastNormal = 8, kFraction = 20, kBias = 120, kExponent = 23;
-  Value word = arith::ExtUIOp::create(b, loc, i32, byte);
-  Value code = arith::AndIOp::create(b, loc, word, number(0x7f));
-  Value bits = arith::ShLIOp::create(b, loc, code, number(kFraction));
-  auto withBias = [&](int64_t bias) { return asFloat(arith::AddIOp::create(b, loc, bits, number(bias << kExponent))); };
+  Num word = convertUnsigned(byte, i32), code = word & 0x7f, bits = code << kFraction;
+  auto withBias = [&](int64_t bias) { return bitcast(bits + (bias << kExponent), f32); };
   // Below the normal numbers the exponent is one more, and there is no leading 1.
-  Value tiny = arith::SubFOp::create(b, loc, withBias(kBias + 1), floatConstant(b, loc, f32, 0x1p-6));
-  auto isLess = [&](Value x, int64_t bound) -> Value {
-    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, x, number(bound));
-  };
-  Value value = arith::SelectOp::create(b, loc, isLess(code, kLeastNormal), tiny, withBias(kBias));
-  Value nan = floatConstant(b, loc, f32, std::numeric_limits<double>::quiet_NaN());
-  value = arith::SelectOp::create(b, loc, isLess(code, kNaN), value, nan);
-  Value negative = arith::NegFOp::create(b, loc, value);
-  return arith::SelectOp::create(b, loc, isLess(word, 0x80), value, negative);
+  Num tiny = withBias(kBias + 1) - 0x1p-6;
+  Num value = select(code < kLeastNormal, tiny, withBias(kBias));
+  value = select(code < kNaN, value, k.f32(std::numeric_limits<double>::quiet_NaN()));
+  return select(word < 0x80, value, -value);
 }
 
 /// What a code stands for with what these give, `zero` nothing where there is none.
-static Value dequantized(OpBuilder &b, Location loc, DequantizeBlocksOp op, Value code,
-                         llvm::function_ref<Value()> zero, llvm::function_ref<Value()> scale) {
+static Value dequantized(Code &k, DequantizeBlocksOp op, Value code, llvm::function_ref<Value()> zero,
+                         llvm::function_ref<Value()> scale) {
   Type element = getElementTypeOrSelf(op.getResult());
   // In f32 and rounded once, as the operators that store halves have it.
-  Type wide = element.isF16() || element.isBF16() ? Type(b.getF32Type()) : element;
-  auto widened = [&](Value x) -> Value {
-    if (isa<FloatType>(x.getType()))
-      return convertFloat(b, loc, x, wide);
+  Type wide = element.isF16() || element.isBF16() ? Type(k.b.getF32Type()) : element;
+  auto widened = [&](Value number) {
+    Num x = k.asNum(number);
+    if (x.isFloating())
+      return convertFloat(x, wide);
     if (op.getIsE4m3())
-      return convertFloat(b, loc, widenE4M3(b, loc, x), wide);
-    return op.getIsUnsigned() ? arith::UIToFPOp::create(b, loc, wide, x).getResult()
-                              : arith::SIToFPOp::create(b, loc, wide, x).getResult();
+      return convertFloat(widenE4M3(k, x), wide);
+    return op.getIsUnsigned() ? convertUnsigned(x, wide) : convert(x, wide);
   };
-  Value x = widened(code), given = zero();
-  if (given)
-    x = arith::SubFOp::create(b, loc, x, widened(given));
+  Num x = widened(code);
+  if (Value given = zero())
+    x = x - widened(given);
   else if (op.getZeroPoint())
-    x = arith::SubFOp::create(b, loc, x, floatConstant(b, loc, wide, static_cast<int64_t>(op.getZeroPoint())));
-  return convertFloat(b, loc, arith::MulFOp::create(b, loc, x, widened(scale())), element);
+    x = x - static_cast<int64_t>(op.getZeroPoint());
+  return convertFloat(x * widened(scale()), element);
 }
 
 Value emitDequantized(OpBuilder &b, Location loc, DequantizeBlocksOp op, ValueRange at) {
+  Code k(b, loc);
   SmallVector<Value> block(at);
-  Value size = arith::ConstantIndexOp::create(b, loc, op.getBlock());
-  block[op.getAxis()] = arith::DivUIOp::create(b, loc, at[op.getAxis()], size);
-  auto ofBlock = [&](Value tensor) -> Value {
-    return tensor ? tensor::ExtractOp::create(b, loc, tensor, block).getResult() : Value();
-  };
-  Value code = tensor::ExtractOp::create(b, loc, op.getCodes(), at);
-  return dequantized(b, loc, op, code, [&] { return ofBlock(op.getZeros()); }, [&] { return ofBlock(op.getScales()); });
+  block[op.getAxis()] = k.asIndex(at[op.getAxis()]) / op.getBlock();
+  auto ofBlock = [&](Value tensor) { return tensor ? elementAt(k, tensor, block) : Value(); };
+  return dequantized(
+      k, op, elementAt(k, op.getCodes(), at), [&] { return ofBlock(op.getZeros()); },
+      [&] { return ofBlock(op.getScales()); });
 }
 
 namespace {
@@ -77,16 +67,16 @@ struct DecomposeDequantization : OpRewritePattern<DequantizeBlocksOp> {
     ReifiedRankedShapedTypeDims sizes;
     if (failed(op.reifyResultShapes(rewriter, sizes)))
       return rewriter.notifyMatchFailure(op, "the sizes of the result are unknown");
-    auto atPlace = [&](OpBuilder &b, Location loc, ValueRange) {
+    auto atPlace = formula([&](Code &k, ArrayRef<Num>) {
       SmallVector<Value> at;
       for (int64_t dim = 0; dim < type.getRank(); ++dim)
-        at.push_back(linalg::IndexOp::create(b, loc, dim));
-      return emitDequantized(b, loc, op, at);
-    };
+        at.push_back(loopIndex(k, dim));
+      return emitDequantized(k.b, k.loc, op, at);
+    });
     // Of one block each element has its scale where its column (row) is: nothing is divided.
-    auto ofOneBlock = [&](OpBuilder &b, Location loc, ValueRange parts) {
-      return dequantized(b, loc, op, parts[0], [] { return Value(); }, [&] { return parts[1]; });
-    };
+    auto ofOneBlock = formula([&](Code &k, ArrayRef<Num> x) {
+      return dequantized(k, op, x[0], [] { return Value(); }, [&] { return x[1]; });
+    });
     AffineMap each = rewriter.getMultiDimIdentityMap(type.getRank());
     SmallVector<AffineExpr> scale(each.getResults());
     scale[op.getAxis()] = rewriter.getAffineConstantExpr(0);

@@ -1,5 +1,5 @@
 #include "dialects/attn/IntegerProductOp.h"
-#include "passes/graph/Structured.h"
+#include "passes/graph/Formulas.h"
 #include "passes/graph/decompose/Decompose.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -36,18 +36,15 @@ struct DecomposeProduct : OpRewritePattern<IntegerProductOp> {
       return rewriter.notifyMatchFailure(op, "the sizes of the result are unknown");
     Type i32 = b.getI32Type();
     Value zeros = filledTensor(b, loc, sizes.front(), b.getI32IntegerAttr(0));
-    auto widen = [&](OpBuilder &b, Location loc, Value x, bool isUnsigned) -> Value {
-      return isUnsigned ? arith::ExtUIOp::create(b, loc, i32, x).getResult()
-                        : arith::ExtSIOp::create(b, loc, i32, x).getResult();
-    };
-    auto body = [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-      Value left = widen(b, loc, args[0], true), right = widen(b, loc, args[1], op.getIsUnsigned());
+    auto widen = [&](const Num &x, bool isUnsigned) { return isUnsigned ? convertUnsigned(x, i32) : convert(x, i32); };
+    auto body = formula([&](Code &, ArrayRef<Num> x) {
+      Num left = widen(x[0], true), right = widen(x[1], op.getIsUnsigned());
       if (op.getLhsZero())
-        left = arith::SubIOp::create(b, loc, left, widen(b, loc, args[2], true));
+        left = left - widen(x[2], true);
       if (op.getRhsZero())
-        right = arith::SubIOp::create(b, loc, right, widen(b, loc, args[inputs.size() - 1], op.getIsUnsigned()));
-      return arith::AddIOp::create(b, loc, args.back(), arith::MulIOp::create(b, loc, left, right));
-    };
+        right = right - widen(x[inputs.size() - 1], op.getIsUnsigned());
+      return x.back() + left * right;
+    });
     rewriter.replaceOp(op, reduction(b, loc, inputs, maps, zeros, result, body));
     return success();
   }

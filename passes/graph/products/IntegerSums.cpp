@@ -1,7 +1,7 @@
 #include "passes/graph/products/IntegerSums.h"
 
 #include "dialects/attn/IntegerProductOp.h"
-#include "passes/graph/Structured.h"
+#include "passes/graph/Formulas.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -19,10 +19,7 @@ Value flipped(OpBuilder &b, Location loc, Value bytes) {
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, bytes);
   AffineMap map = b.getMultiDimIdentityMap(type.getRank());
   return elementwise(b, loc, sizes, type.getElementType(), bytes, map,
-                     [](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                       Value top = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(-128));
-                       return arith::XOrIOp::create(b, loc, args[0], top);
-                     });
+                     formula([](Code &, ArrayRef<Num> x) { return x[0] ^ constantLike(x[0], -128); }));
 }
 
 /// A zero point in rank 0, or 1 where it goes by column.

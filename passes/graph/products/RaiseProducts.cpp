@@ -2,9 +2,9 @@
 #include "dialects/attn/IntegerProductOp.h"
 #include "passes/Passes.h"
 #include "passes/graph/Collect.h"
+#include "passes/graph/Formulas.h"
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/ProductReport.h"
-#include "passes/graph/Structured.h"
 #include "passes/graph/element/ConstantTable.h"
 #include "passes/graph/products/IntegerSums.h"
 
@@ -238,18 +238,18 @@ Value ProductRaiser::scaled(const Product &product, Value sums, Location loc) {
     }
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, sums);
   Type element = type.getElementType();
-  Value value = elementwise(rewriter, loc, sizes, element, inputs, maps,
-                            [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                              Value sum = arith::SIToFPOp::create(b, loc, element, args.front()), factor;
-                              auto multiply = [&](Value scale) {
-                                factor = factor ? arith::MulFOp::create(b, loc, factor, scale).getResult() : scale;
-                              };
-                              for (Value scale : args.drop_front())
-                                multiply(scale);
+  Value value = elementwise(rewriter, loc, sizes, element, inputs, maps, formula([&](Code &k, ArrayRef<Num> x) {
+                              SmallVector<Num> factors(x.drop_front());
                               for (TypedAttr constant : constants)
-                                multiply(arith::ConstantOp::create(b, loc, constant));
-                              return factor ? arith::MulFOp::create(b, loc, sum, factor).getResult() : sum;
-                            });
+                                factors.push_back(k.asNum(arith::ConstantOp::create(k.b, k.loc, constant)));
+                              Num sum = convert(x.front(), element);
+                              if (factors.empty())
+                                return sum;
+                              Num factor = factors.front();
+                              for (const Num &other : ArrayRef(factors).drop_front())
+                                factor = factor * other;
+                              return sum * factor;
+                            }));
   return castTo(rewriter, loc, value, type);
 }
 
