@@ -4,6 +4,7 @@
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "mlir/Dialect/Utils/StructuredOpsUtils.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include <cmath>
@@ -156,6 +157,27 @@ Value transposed(OpBuilder &b, Location loc, Value tensor, ArrayRef<int64_t> per
   SmallVector<OpFoldResult> sizes = applyPermutation(tensor::getMixedSizes(b, loc, tensor), permutation);
   Value empty = emptyTensor(b, loc, sizes, getElementTypeOrSelf(tensor));
   return linalg::TransposeOp::create(b, loc, tensor, empty, permutation)->getResult(0);
+}
+
+Value remadeView(OpBuilder &b, Operation *view, Value source) {
+  Location loc = view->getLoc();
+  Type element = getElementTypeOrSelf(source);
+  auto moving = dyn_cast<linalg::LinalgOp>(view);
+  if (!moving) {
+    SmallVector<Value> operands(view->getOperands());
+    operands.front() = source;
+    Type type = cast<RankedTensorType>(view->getResult(0).getType()).clone(element);
+    return mlir::clone(b, view, type, operands)->getResult(0);
+  }
+  OpOperand *init = moving.getDpsInitOperand(0);
+  auto empty = init->get().getDefiningOp<tensor::EmptyOp>();
+  Value made = emptyTensor(b, loc, empty ? empty.getMixedSizes() : tensor::getMixedSizes(b, loc, init->get()), element);
+  if (auto transpose = dyn_cast<linalg::TransposeOp>(view))
+    return linalg::TransposeOp::create(b, loc, source, made, transpose.getPermutation())->getResult(0);
+  if (auto broadcast = dyn_cast<linalg::BroadcastOp>(view))
+    return linalg::BroadcastOp::create(b, loc, source, made, broadcast.getDimensions())->getResult(0);
+  return generic(b, loc, source, moving.getMatchingIndexingMap(getMovedInput(moving)), made,
+                 moving.getMatchingIndexingMap(init), [](OpBuilder &, Location, ValueRange args) { return args[0]; });
 }
 
 Value convertFloat(OpBuilder &b, Location loc, Value scalar, Type to) {

@@ -74,6 +74,9 @@ mlir::Value scalarTensor(mlir::OpBuilder &b, mlir::Location loc, mlir::Value sca
 /// `tensor` with dimension n what was dimension permutation[n].
 mlir::Value transposed(mlir::OpBuilder &b, mlir::Location loc, mlir::Value tensor, llvm::ArrayRef<int64_t> permutation);
 
+/// `view` (a reshape, a slice, a cast, or a linalg op that moves elements) of `source`, which may have other elements.
+mlir::Value remadeView(mlir::OpBuilder &b, mlir::Operation *view, mlir::Value source);
+
 /// `scalar` as a float of type `to`.
 mlir::Value convertFloat(mlir::OpBuilder &b, mlir::Location loc, mlir::Value scalar, mlir::Type to);
 

@@ -3,6 +3,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StructuredOpsUtils.h"
 
 using namespace mlir;
 
@@ -64,17 +65,6 @@ static Value getTwin(OpBuilder &b, Value value, IRMapping &twins) {
   return twins.lookupOrDefault(value);
 }
 
-/// The twin of an op on halves, with f32 in their place.
-static Operation *createTwin(OpBuilder &b, Operation &op, IRMapping &twins) {
-  OperationState state(op.getLoc(), op.getName());
-  for (Value operand : op.getOperands())
-    state.operands.push_back(getTwin(b, operand, twins));
-  for (Type type : op.getResultTypes())
-    state.types.push_back(widenType(type));
-  state.addAttributes(op.getAttrs());
-  return b.create(state);
-}
-
 void widenBody(OpBuilder &b, Block &body, IRMapping &twins, llvm::function_ref<Value(Value)> readWide) {
   for (Operation &op : body) {
     Location loc = op.getLoc();
@@ -97,7 +87,8 @@ void widenBody(OpBuilder &b, Block &body, IRMapping &twins, llvm::function_ref<V
       if (!wide)
         twin = arith::ExtFOp::create(b, loc, b.getF32Type(), twin);
     } else {
-      Operation *made = createTwin(b, op, twins);
+      auto operands = llvm::map_to_vector(op.getOperands(), [&](Value v) { return getTwin(b, v, twins); });
+      Operation *made = mlir::clone(b, &op, llvm::map_to_vector(op.getResultTypes(), widenType), operands);
       twins.map(op.getResults(), made->getResults());
       continue;
     }

@@ -11,6 +11,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StructuredOpsUtils.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -154,32 +155,7 @@ bool Widening::widenView(Operation *op) {
   if (isSlice && !isComputed(source) && !isConstant(source))
     return true;
   b.setInsertionPoint(op);
-  Value twin;
-  if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
-    SmallVector<Value> inits = widened(generic.getDpsInits());
-    auto body = [&](OpBuilder &b, Location loc, ValueRange arguments) {
-      linalg::YieldOp::create(b, loc, arguments[0]);
-    };
-    twin = linalg::GenericOp::create(b, op->getLoc(), TypeRange(ValueRange(inits)), getTwin(source), inits,
-                                     generic.getIndexingMapsArray(), generic.getIteratorTypesArray(), body)
-               .getResult(0);
-  } else if (auto transpose = dyn_cast<linalg::TransposeOp>(op)) {
-    twin = linalg::TransposeOp::create(b, op->getLoc(), getTwin(source), getTwin(transpose.getInit()),
-                                       transpose.getPermutation())
-               ->getResult(0);
-  } else if (auto broadcast = dyn_cast<linalg::BroadcastOp>(op)) {
-    twin = linalg::BroadcastOp::create(b, op->getLoc(), getTwin(source), getTwin(broadcast.getInit()),
-                                       broadcast.getDimensions())
-               ->getResult(0);
-  } else {
-    OperationState state(op->getLoc(), op->getName());
-    state.addOperands(op->getOperands());
-    state.operands[0] = getTwin(source);
-    state.addTypes(widenType(op->getResult(0).getType()));
-    state.addAttributes(op->getAttrs());
-    twin = b.create(state)->getResult(0);
-  }
-  twins[op->getResult(0)] = twin;
+  twins[op->getResult(0)] = remadeView(b, op, getTwin(source));
   if (isComputed(source))
     computed.insert(op->getResult(0));
   else if (isConstant(source))
@@ -199,11 +175,8 @@ bool Widening::widenJoin(Operation *op) {
   if (isOfScalar || isStored || !anyComputed)
     return true;
   b.setInsertionPoint(op);
-  OperationState state(op->getLoc(), op->getName());
-  state.addOperands(widened(op->getOperands()));
-  state.addTypes(widenType(op->getResult(0).getType()));
-  state.addAttributes(op->getAttrs());
-  twins[op->getResult(0)] = b.create(state)->getResult(0);
+  twins[op->getResult(0)] =
+      mlir::clone(b, op, widenType(op->getResult(0).getType()), widened(op->getOperands()))->getResult(0);
   computed.insert(op->getResult(0));
   return true;
 }
@@ -259,12 +232,8 @@ void Widening::widenFill(linalg::FillOp op) {
 /// An op of the dialect that takes f32 as well.
 void Widening::rebuild(Operation *op) {
   b.setInsertionPoint(op);
-  OperationState state(op->getLoc(), op->getName());
-  state.addOperands(widened(op->getOperands()));
-  for (Type type : op->getResultTypes())
-    state.addTypes(widenType(type));
-  state.addAttributes(op->getAttrs());
-  replace(op, b.create(state)->getResults());
+  SmallVector<Type> types = llvm::map_to_vector(op->getResultTypes(), widenType);
+  replace(op, mlir::clone(b, op, types, widened(op->getOperands()))->getResults());
 }
 
 /// Elements that the graph has converted to f32, and now moves, sorts or chooses from, are still such: where it

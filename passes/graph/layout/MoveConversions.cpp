@@ -41,19 +41,6 @@ bool isReadOnce(Value value) {
   return llvm::count_if(value.getUsers(), [](Operation *user) { return !isa<tensor::DimOp>(user); }) == 1;
 }
 
-/// The same of `source`, which has other elements.
-Value layOutLike(PatternRewriter &rewriter, Operation *layout, Value source) {
-  Location loc = layout->getLoc();
-  Type element = getElementTypeOrSelf(source);
-  auto type = cast<RankedTensorType>(layout->getResult(0).getType()).clone(element);
-  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(layout))
-    return tensor::ExpandShapeOp::create(rewriter, loc, type, source, expand.getReassociationIndices(),
-                                         expand.getMixedOutputShape());
-  if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(layout))
-    return tensor::CollapseShapeOp::create(rewriter, loc, type, source, collapse.getReassociationIndices());
-  return transposed(rewriter, loc, source, cast<linalg::TransposeOp>(layout).getPermutation());
-}
-
 /// narrow(layout(x)) -> layout(narrow(x))
 struct NarrowFirst : OpRewritePattern<linalg::GenericOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -66,7 +53,7 @@ struct NarrowFirst : OpRewritePattern<linalg::GenericOp> {
     if (!source || !isReadOnce(layout->getResult(0)))
       return rewriter.notifyMatchFailure(op, "reads no layout of its own");
     rewriter.setInsertionPoint(layout);
-    rewriter.replaceOp(op, layOutLike(rewriter, layout, convertLike(rewriter, op, source)));
+    rewriter.replaceOp(op, remadeView(rewriter, layout, convertLike(rewriter, op, source)));
     return success();
   }
 };
@@ -80,7 +67,7 @@ struct WidenLast : RewritePattern {
     linalg::GenericOp widening = source ? getConversion<arith::ExtFOp>(source.getDefiningOp()) : linalg::GenericOp();
     if (!widening || !isReadOnce(source))
       return rewriter.notifyMatchFailure(layout, "no layout of what was widened for it");
-    rewriter.replaceOp(layout, convertLike(rewriter, widening, layOutLike(rewriter, layout, widening.getInputs()[0])));
+    rewriter.replaceOp(layout, convertLike(rewriter, widening, remadeView(rewriter, layout, widening.getInputs()[0])));
     return success();
   }
 };

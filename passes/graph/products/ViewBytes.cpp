@@ -113,32 +113,6 @@ std::optional<View> getView(Value value) {
   return view;
 }
 
-/// `view` of another source, of the shape of its own; not of a tensor.pad.
-Value remade(RewriterBase &b, const View &view, Value source) {
-  Location loc = view.op->getLoc();
-  Type element = getElementTypeOrSelf(source);
-  auto moving = dyn_cast<linalg::LinalgOp>(view.op);
-  if (!moving) {
-    SmallVector<Value> operands(view.op->getOperands());
-    operands.front() = source;
-    Type type = cast<RankedTensorType>(view.op->getResult(0).getType()).clone(element);
-    return b.create(loc, view.op->getName().getIdentifier(), operands, type, llvm::to_vector(view.op->getAttrs()))
-        ->getResult(0);
-  }
-  auto empty = moving.getDpsInits()[0].getDefiningOp<tensor::EmptyOp>();
-  SmallVector<OpFoldResult> sizes =
-      empty ? empty.getMixedSizes() : tensor::getMixedSizes(b, loc, moving.getDpsInits()[0]);
-  Value init = emptyTensor(b, loc, sizes, element);
-  if (auto transpose = dyn_cast<linalg::TransposeOp>(view.op))
-    return linalg::TransposeOp::create(b, loc, source, init, transpose.getPermutation())->getResult(0);
-  SmallVector<AffineMap> maps = {moving.getMatchingIndexingMap(getMovedInput(moving)),
-                                 moving.getMatchingIndexingMap(moving.getDpsInitOperand(0))};
-  return linalg::GenericOp::create(
-             b, loc, init.getType(), source, init, maps, moving.getIteratorTypesArray(),
-             [](OpBuilder &b, Location loc, ValueRange args) { linalg::YieldOp::create(b, loc, args.front()); })
-      ->getResult(0);
-}
-
 /// Puts views of widened bytes before the ops that widen them.
 class ByteViews {
 public:
@@ -225,7 +199,7 @@ Value ByteViews::movedBytes(const View &view, const Widening &widening) {
     return value;
   auto pad = dyn_cast<tensor::PadOp>(view.op);
   if (!pad)
-    return remade(rewriter, view, bytes);
+    return remadeView(rewriter, view.op, bytes);
   Value value = padByte(widening.numbers, loc);
   return value ? tensor::PadOp::create(rewriter, loc, type, bytes, pad.getMixedLowPad(), pad.getMixedHighPad(), value)
                      .getResult()
@@ -343,7 +317,7 @@ struct SinkViews : OpRewritePattern<linalg::GenericOp> {
     rewriter.cloneRegionBefore(op.getRegion(), twin.getRegion(), twin.getRegion().begin());
     Value result = twin->getResult(0);
     for (const View &view : llvm::reverse(views))
-      result = remade(rewriter, view, result);
+      result = remadeView(rewriter, view.op, result);
     rewriter.replaceOp(op, result);
     return success();
   }
