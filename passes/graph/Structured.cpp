@@ -201,6 +201,15 @@ Value cloneBody(OpBuilder &b, Block &body, ValueRange args) {
   return mapping.lookupOrDefault(body.getTerminator()->getOperand(0));
 }
 
+Value convertTensor(OpBuilder &b, Location loc, Value tensor, Type element, ArrayRef<OpFoldResult> sizes) {
+  SmallVector<OpFoldResult> own;
+  if (sizes.empty())
+    sizes = own = tensor::getMixedSizes(b, loc, tensor);
+  return elementwise(
+      b, loc, sizes, element, tensor, b.getMultiDimIdentityMap(sizes.size()),
+      [&](OpBuilder &b, Location loc, ValueRange args) { return convertFloat(b, loc, args[0], element); });
+}
+
 Value floatConstant(OpBuilder &b, Location loc, Type type, double value) {
   return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
 }

@@ -83,6 +83,10 @@ mlir::Value convertFloat(mlir::OpBuilder &b, mlir::Location loc, mlir::Value sca
 /// The value of `body`, computed from `args` in the place of its first arguments.
 mlir::Value cloneBody(mlir::OpBuilder &b, mlir::Block &body, mlir::ValueRange args);
 
+/// `tensor` with its floats as ones of type `element`. Its sizes may be given, to spare who asks for them.
+mlir::Value convertTensor(mlir::OpBuilder &b, mlir::Location loc, mlir::Value tensor, mlir::Type element,
+                          llvm::ArrayRef<mlir::OpFoldResult> sizes = {});
+
 /// A float constant of type `type`.
 mlir::Value floatConstant(mlir::OpBuilder &b, mlir::Location loc, mlir::Type type, double value);
 

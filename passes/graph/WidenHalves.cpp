@@ -111,12 +111,7 @@ Value Widening::getTwin(Value half) {
     FlatSymbolRefAttr global = globals.get(weight.getGlobal() + "_f32", type, expression, loc);
     return twin = WeightOp::create(b, loc, type, global);
   }
-  AffineMap identity = b.getMultiDimIdentityMap(type.getRank());
-  Value wide = elementwise(b, loc, tensor::getMixedSizes(b, loc, half), type.getElementType(), half, identity,
-                           [](OpBuilder &b, Location loc, ValueRange arguments) -> Value {
-                             return arith::ExtFOp::create(b, loc, b.getF32Type(), arguments[0]);
-                           });
-  return twin = castTo(b, loc, wide, type);
+  return twin = castTo(b, loc, convertTensor(b, loc, half, type.getElementType()), type);
 }
 
 /// Puts `wide`, results of an op's twin, in the place of its results: rounded to halves for who reads such.
@@ -129,12 +124,7 @@ void Widening::replace(Operation *op, ValueRange wide) {
     }
     Type element = getElementTypeOrSelf(result.getType());
     Location loc = op->getLoc();
-    AffineMap identity = b.getMultiDimIdentityMap(cast<RankedTensorType>(result.getType()).getRank());
-    Value half = elementwise(b, loc, tensor::getMixedSizes(b, loc, twin), element, twin, identity,
-                             [&](OpBuilder &b, Location loc, ValueRange arguments) -> Value {
-                               return arith::TruncFOp::create(b, loc, element, arguments[0]);
-                             });
-    half = castTo(b, loc, half, result.getType());
+    Value half = castTo(b, loc, convertTensor(b, loc, twin, element), result.getType());
     result.replaceAllUsesWith(half);
     twins[half] = twin;
     computed.insert(half);

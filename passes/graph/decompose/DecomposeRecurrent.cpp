@@ -94,8 +94,7 @@ Value LayerWriter::project(int64_t d, ArrayRef<OpFoldResult> leading) {
     return contract(layer.input, dropDirection(layer.weight, d), leading, columns);
   SmallVector<OpFoldResult> sizes(leading);
   sizes.push_back(index(columns));
-  return elementwise(b, loc, sizes, acc, unitSlice(layer.input, d * columns, columns), b.getMultiDimIdentityMap(3),
-                     formula([&](Code &, ArrayRef<Num> x) { return convertFloat(x[0], acc); }));
+  return convertTensor(b, loc, unitSlice(layer.input, d * columns, columns), acc, sizes);
 }
 
 /// Part `d` of the first dimension.
@@ -115,8 +114,7 @@ Value LayerWriter::stateOf(Value whole, int64_t d) {
   if (!whole)
     return filledTensor(b, loc, sizes, acc, 0);
   Value state = placeAlong(b, loc, whole, layer.stateDirectionDim(), index(d));
-  return elementwise(b, loc, sizes, acc, state, matrix(),
-                     formula([&](Code &, ArrayRef<Num> x) { return convertFloat(x[0], acc); }));
+  return convertTensor(b, loc, state, acc, sizes);
 }
 
 LayerWriter::Operands LayerWriter::gate(const DirectionData &data, Value x, Value hr, int64_t gate,
@@ -350,9 +348,7 @@ void LayerWriter::writeDirection(int64_t d, SmallVector<Value> &results) {
   results[0] = loop.getResult(0);
   for (unsigned n = 1; n < results.size(); ++n) {
     auto type = cast<RankedTensorType>(results[n].getType());
-    Value last = loop.getResult(n);
-    last = elementwise(b, loc, {batch, index(hidden)}, type.getElementType(), last, matrix(),
-                       formula([&](Code &, ArrayRef<Num> x) { return convertFloat(x[0], type.getElementType()); }));
+    Value last = convertTensor(b, loc, loop.getResult(n), type.getElementType(), {batch, index(hidden)});
     results[n] = insertAlong(b, loc, last, results[n], layer.stateDirectionDim(), index(d));
   }
 }

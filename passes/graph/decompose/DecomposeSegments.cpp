@@ -42,10 +42,8 @@ public:
                              Num value = elementAt(k, op.getValues(), {row, at[1], at[2]});
                              return old + weight * convertFloat(value, acc);
                            });
-    AffineMap all = b.getMultiDimIdentityMap(3);
     auto type = cast<RankedTensorType>(op.getType());
-    result = elementwise(b, loc, {nodes, heads, width}, type.getElementType(), result, all,
-                         formula([&](Code &, ArrayRef<Num> x) { return convertFloat(x[0], type.getElementType()); }));
+    result = convertTensor(b, loc, result, type.getElementType(), {nodes, heads, width});
     return castTo(b, loc, result, type);
   }
 

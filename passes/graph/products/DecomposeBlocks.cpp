@@ -109,9 +109,7 @@ struct DecomposeBlockProduct : OpRewritePattern<BlockProductOp> {
                                              op.getIsUnsigned(), /*narrow_rows=*/false, /*is_e4m3=*/false);
     Type f32 = b.getF32Type();
     if (scale != f32)
-      right =
-          elementwise(b, loc, tensor::getMixedSizes(b, loc, right), f32, right, b.getMultiDimIdentityMap(2),
-                      [&](OpBuilder &b, Location loc, ValueRange args) { return convertFloat(b, loc, args[0], f32); });
+      right = convertTensor(b, loc, right, f32);
     Value product = contraction(b, loc, sizes.front(), f32, op.getLhs(), right,
                                 rowProductMaps(b.getContext(), type.getRank(), op.getTransposed()));
     rewriter.replaceOp(op, castTo(b, loc, product, type));

@@ -85,14 +85,8 @@ private:
     rewriter.setInsertionPoint(op);
     Value lhs = found.lhs;
     Type f32 = rewriter.getF32Type();
-    if (getElementTypeOrSelf(lhs) != f32) {
-      auto type = cast<RankedTensorType>(lhs.getType());
-      lhs =
-          elementwise(rewriter, loc, tensor::getMixedSizes(rewriter, loc, lhs), f32, lhs,
-                      rewriter.getMultiDimIdentityMap(type.getRank()),
-                      [&](OpBuilder &b, Location loc, ValueRange args) { return convertFloat(b, loc, args[0], f32); });
-      lhs = castTo(rewriter, loc, lhs, type.clone(f32));
-    }
+    if (auto type = cast<RankedTensorType>(lhs.getType()); type.getElementType() != f32)
+      lhs = castTo(rewriter, loc, convertTensor(rewriter, loc, lhs, f32), type.clone(f32));
     remark::passed(loc, remarkNamed()) << remark::add("of {0} bits", matrix.getBits());
     rewriter.replaceOpWithNewOp<BlockProductOp>(op, op->getResult(0).getType(), lhs, matrix.getCodes(),
                                                 matrix.getScales(), matrix.getZeros(), matrix.getBlock(),
