@@ -52,6 +52,14 @@ Value reduction(OpBuilder &b, Location loc, ValueRange inputs, ArrayRef<AffineMa
   return generic(b, loc, inputs, maps, init, initMap, body);
 }
 
+linalg::GenericOp withBodyOf(OpBuilder &b, linalg::GenericOp from, ValueRange inputs, Value init,
+                             ArrayRef<AffineMap> maps) {
+  SmallVector<utils::IteratorType> loops(maps.back().getNumDims(), utils::IteratorType::parallel);
+  auto op = linalg::GenericOp::create(b, from.getLoc(), init.getType(), inputs, init, maps, loops);
+  b.cloneRegionBefore(from.getRegion(), op.getRegion(), op.getRegion().end());
+  return op;
+}
+
 Value contraction(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> sizes, Type element, Value lhs, Value rhs,
                   ArrayRef<AffineMap> maps) {
   Value zeros = filledTensor(b, loc, sizes, element, 0);

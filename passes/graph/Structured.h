@@ -35,6 +35,10 @@ mlir::Value elementwise(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<m
 mlir::Value reduction(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange inputs,
                       llvm::ArrayRef<mlir::AffineMap> maps, mlir::Value init, mlir::AffineMap initMap, ScalarBody body);
 
+/// A linalg.generic with parallel loops and the body of `from`, which reads `inputs` and writes `init` by `maps`.
+mlir::linalg::GenericOp withBodyOf(mlir::OpBuilder &b, mlir::linalg::GenericOp from, mlir::ValueRange inputs,
+                                   mlir::Value init, llvm::ArrayRef<mlir::AffineMap> maps);
+
 /// The sum of products of two tensors, in `element`: linalg.contract of their maps and, last, the result's.
 mlir::Value contraction(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::OpFoldResult> sizes,
                         mlir::Type element, mlir::Value lhs, mlir::Value rhs, llvm::ArrayRef<mlir::AffineMap> maps);

@@ -19,12 +19,10 @@ namespace {
 Value convertLike(PatternRewriter &rewriter, linalg::GenericOp conversion, Value source) {
   Location loc = conversion.getLoc();
   Type element = getElementTypeOrSelf(conversion.getResult(0));
-  Value made = tensor::EmptyOp::create(rewriter, loc, tensor::getMixedSizes(rewriter, loc, source), element);
+  Value made = emptyTensor(rewriter, loc, tensor::getMixedSizes(rewriter, loc, source), element);
   int64_t rank = cast<RankedTensorType>(source.getType()).getRank();
   SmallVector<AffineMap> maps(2, rewriter.getMultiDimIdentityMap(rank));
-  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
-  auto op = linalg::GenericOp::create(rewriter, loc, made.getType(), source, made, maps, loops);
-  rewriter.cloneRegionBefore(conversion.getRegion(), op.getRegion(), op.getRegion().end());
+  linalg::GenericOp op = withBodyOf(rewriter, conversion, source, made, maps);
   op->setDiscardableAttrs(conversion->getDiscardableAttrDictionary());
   return op.getResult(0);
 }

@@ -96,10 +96,8 @@ struct SplitAtConcat : OpRewritePattern<linalg::GenericOp> {
       for (OpOperand *input : op.getDpsInputOperands())
         inputs.push_back(slice(input->get(), op.getMatchingIndexingMap(input)));
       Value room = emptyTensor(rewriter, loc, extents, element);
-      auto piece = linalg::GenericOp::create(rewriter, loc, room.getType(), inputs, room, op.getIndexingMapsArray(),
-                                             op.getIteratorTypesArray());
-      rewriter.cloneRegionBefore(op.getRegion(), piece.getRegion(), piece.getRegion().end());
-      whole = tensor::InsertSliceOp::create(rewriter, loc, piece->getResult(0), whole, offsets, extents, strides);
+      Value piece = withBodyOf(rewriter, op, inputs, room, op.getIndexingMapsArray())->getResult(0);
+      whole = tensor::InsertSliceOp::create(rewriter, loc, piece, whole, offsets, extents, strides);
     }
     rewriter.replaceOp(op, castTo(rewriter, loc, whole, op->getResult(0).getType()));
     remark::passed(loc, remark::RemarkOpts::name("Elementwise").category("attn-split-elementwise"))

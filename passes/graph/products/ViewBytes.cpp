@@ -244,10 +244,7 @@ Value ByteViews::moved(Value value) {
   Location loc = op.getLoc();
   Value init = emptyTensor(rewriter, loc, tensor::getMixedSizes(rewriter, loc, bytes), type.getElementType());
   maps.push_back(rewriter.getMultiDimIdentityMap(type.getRank()));
-  SmallVector<utils::IteratorType> loops(type.getRank(), utils::IteratorType::parallel);
-  auto twin = linalg::GenericOp::create(rewriter, loc, init.getType(), inputs, init, maps, loops);
-  rewriter.cloneRegionBefore(op.getRegion(), twin.getRegion(), twin.getRegion().begin());
-  return twin->getResult(0);
+  return withBodyOf(rewriter, op, inputs, init, maps)->getResult(0);
 }
 
 void ByteViews::run(linalg::LinalgOp op) {
@@ -312,10 +309,7 @@ struct SinkViews : OpRewritePattern<linalg::GenericOp> {
                          ? rewriter.getMultiDimIdentityMap(rank)
                          : AffineMap::get(rank, 0, map.getResults(), rewriter.getContext()));
     Value init = emptyTensor(rewriter, loc, tensor::getMixedSizes(rewriter, loc, source), type.getElementType());
-    SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
-    auto twin = linalg::GenericOp::create(rewriter, loc, init.getType(), inputs, init, maps, loops);
-    rewriter.cloneRegionBefore(op.getRegion(), twin.getRegion(), twin.getRegion().begin());
-    Value result = twin->getResult(0);
+    Value result = withBodyOf(rewriter, op, inputs, init, maps)->getResult(0);
     for (const View &view : llvm::reverse(views))
       result = remadeView(rewriter, view.op, result);
     rewriter.replaceOp(op, result);
