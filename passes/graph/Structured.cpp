@@ -17,6 +17,12 @@ Value emptyTensor(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> sizes, Type
   return tensor::EmptyOp::create(b, loc, sizes, element);
 }
 
+SmallVector<OpFoldResult> madeSizes(OpBuilder &b, Location loc, Value tensor) {
+  auto fill = tensor.getDefiningOp<linalg::FillOp>();
+  auto empty = (fill ? fill.getOutputs().front() : tensor).getDefiningOp<tensor::EmptyOp>();
+  return empty ? empty.getMixedSizes() : tensor::getMixedSizes(b, loc, tensor);
+}
+
 Value filledTensor(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> sizes, TypedAttr value) {
   Value empty = emptyTensor(b, loc, sizes, value.getType());
   return linalg::FillOp::create(b, loc, arith::ConstantOp::create(b, loc, value).getResult(), empty).getResult(0);
@@ -178,8 +184,7 @@ Value remadeView(OpBuilder &b, Operation *view, Value source) {
     return mlir::clone(b, view, type, operands)->getResult(0);
   }
   OpOperand *init = moving.getDpsInitOperand(0);
-  auto empty = init->get().getDefiningOp<tensor::EmptyOp>();
-  Value made = emptyTensor(b, loc, empty ? empty.getMixedSizes() : tensor::getMixedSizes(b, loc, init->get()), element);
+  Value made = emptyTensor(b, loc, madeSizes(b, loc, init->get()), element);
   if (auto transpose = dyn_cast<linalg::TransposeOp>(view))
     return linalg::TransposeOp::create(b, loc, source, made, transpose.getPermutation())->getResult(0);
   if (auto broadcast = dyn_cast<linalg::BroadcastOp>(view))

@@ -18,6 +18,9 @@ using ScalarBody = llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Locat
 mlir::Value emptyTensor(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::OpFoldResult> sizes,
                         mlir::Type element);
 
+/// The sizes of `tensor`, as the tensor.empty says them that it is, or that it fills.
+llvm::SmallVector<mlir::OpFoldResult> madeSizes(mlir::OpBuilder &b, mlir::Location loc, mlir::Value tensor);
+
 /// A tensor whose elements are all `value`.
 mlir::Value filledTensor(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::OpFoldResult> sizes,
                          mlir::TypedAttr value);

@@ -119,14 +119,7 @@ bool EdgeTable::isMarked() const {
   return number && number.getType().isInteger(8) && number.getValue().isOne() && isZero(base) && !sums;
 }
 
-SmallVector<OpFoldResult> EdgeTable::getSizes(OpBuilder &b) const {
-  Value source = start;
-  if (auto fill = source.getDefiningOp<linalg::FillOp>())
-    source = fill.getOutputs().front();
-  if (auto empty = source.getDefiningOp<tensor::EmptyOp>())
-    return empty.getMixedSizes();
-  return tensor::getMixedSizes(b, value.getLoc(), start);
-}
+SmallVector<OpFoldResult> EdgeTable::getSizes(OpBuilder &b) const { return madeSizes(b, value.getLoc(), start); }
 
 SmallVector<Value> EdgeTable::forEachEdge(OpBuilder &b, ValueRange init, EdgeBody body) const {
   SmallVector<Value> carried(init);

@@ -343,9 +343,7 @@ void Merger::merge(MutableArrayRef<Projection> projections) {
   }
   Location loc = rewriter.getFusedLoc(locations);
   // As it was made, where that is known: sizes of one origin stay one value.
-  auto made = contract.getOutputs()[0].getDefiningOp<linalg::FillOp>().getOutputs()[0].getDefiningOp<tensor::EmptyOp>();
-  SmallVector<OpFoldResult> sizes =
-      made ? made.getMixedSizes() : tensor::getMixedSizes(rewriter, loc, contract.getOutputs()[0]);
+  SmallVector<OpFoldResult> sizes = madeSizes(rewriter, loc, contract.getOutputs()[0]);
   sizes.back() = rewriter.getIndexAttr(columns);
   linalg::GenericOp adder = first.rounds() ? first.adder : linalg::GenericOp();
   Type element = adder ? getElementTypeOrSelf(adder->getResult(0).getType()) : rewriter.getF32Type();

@@ -240,8 +240,7 @@ private:
     Location loc = op.getLoc();
     Value init = op.getDpsInits().front();
     auto fill = init.getDefiningOp<linalg::FillOp>();
-    SmallVector<OpFoldResult> sizes =
-        (fill ? fill.getOutputs().front() : init).getDefiningOp<tensor::EmptyOp>().getMixedSizes();
+    SmallVector<OpFoldResult> sizes = madeSizes(rewriter, loc, init);
     Value start = emptyTensor(rewriter, loc, withChannelsLast<OpFoldResult>(sizes), type.getElementType());
     if (fill)
       start = linalg::FillOp::create(rewriter, loc, fill.getInputs().front(), start).getResult(0);

@@ -66,8 +66,7 @@ struct SplitAtConcat : OpRewritePattern<linalg::GenericOp> {
 
     Location loc = op.getLoc();
     Value init = op.getDpsInits()[0];
-    auto made = init.getDefiningOp<tensor::EmptyOp>();
-    SmallVector<OpFoldResult> sizes = made ? made.getMixedSizes() : tensor::getMixedSizes(rewriter, loc, init);
+    SmallVector<OpFoldResult> sizes = madeSizes(rewriter, loc, init);
     Type element = getElementTypeOrSelf(init.getType());
     Value whole = emptyTensor(rewriter, loc, sizes, element);
     for (const ConcatPart &part : parts) {
