@@ -364,7 +364,6 @@ std::optional<CaseReader::Runs> CaseReader::findRuns(Value tensor, const Constan
 }
 
 void CaseReader::readRuns(Value tensor, const ConstantTable &table, Place place, const Guards &guards, Take take) {
-  Type element = getElementTypeOrSelf(tensor);
   auto [known, isNew] = shared.runs.try_emplace(tensor);
   if (isNew)
     known->second = findRuns(tensor, table);
@@ -381,11 +380,7 @@ void CaseReader::readRuns(Value tensor, const ConstantTable &table, Place place,
       here.add(Linear{runs->runs[n + 1].first - 1} - line);
     if (here.isEmpty())
       continue;
-    if (isa<FloatType>(element))
-      take(here, makeNumber(FloatAttr::get(element, APFloat(cast<FloatType>(element).getFloatSemantics(),
-                                                            APInt(8 * table.width, table.bitsAt(run.second))))));
-    else
-      take(here, makeInteger(element, Linear{table.integerAt(run.second)}));
+    take(here, makeConstant(table.attributeAt(run.second)));
   }
 }
 

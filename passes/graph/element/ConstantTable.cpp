@@ -36,12 +36,12 @@ static const float *numbersOf(FloatType type) {
 /// under any shape, widened or not.
 static ConstantTable tableOf(GlobalOp global, const SymbolTable &symbols, const WeightStore &weights,
                              unsigned depth = 64) {
-  ConstantTable none = {{}, 1, nullptr};
+  ConstantTable none;
   if (!global || depth == 0)
     return none;
   Type element = cast<RankedTensorType>(global.getType()).getElementType();
   if (auto initializer = dyn_cast<InitializerAttr>(global.getExpression()))
-    return {weights.lookup(initializer.getName()), std::max<int64_t>(widthOf(element), 1), nullptr};
+    return {weights.lookup(initializer.getName()), std::max<int64_t>(widthOf(element), 1)};
   auto sourceOf = [&](FlatSymbolRefAttr symbol) { return symbols.lookup<GlobalOp>(symbol.getValue()); };
   if (auto reshape = dyn_cast<ReshapeAttr>(global.getExpression())) {
     GlobalOp source = sourceOf(reshape.getSource());
@@ -73,10 +73,9 @@ static ConstantTable tableOf(GlobalOp global, const SymbolTable &symbols, const 
 ConstantTable ConstantTable::read(Value value, const SymbolTable &symbols, const WeightStore *weights) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   int64_t width = type ? widthOf(type.getElementType()) : 0;
-  ConstantTable none = {{}, 1, nullptr};
   if (width == 0 || width > 8 || !type.hasStaticShape() || type.getNumElements() > kMaxEntries)
-    return none;
-  ConstantTable table = none;
+    return {};
+  ConstantTable table;
   if (auto constant = value.getDefiningOp<arith::ConstantOp>()) {
     if (auto dense = dyn_cast<DenseElementsAttr>(constant.getValue()); dense && !dense.isSplat())
       table.bytes = dense.getRawData();
@@ -84,8 +83,15 @@ ConstantTable ConstantTable::read(Value value, const SymbolTable &symbols, const
     table = tableOf(symbols.lookup<GlobalOp>(weight.getGlobal()), symbols, *weights);
   }
   table.width = width;
-  return table.bytes.size() == size_t(type.getNumElements() * table.storedWidth()) ? table
-                                                                                   : ConstantTable{{}, width, nullptr};
+  table.element = type.getElementType();
+  return table.bytes.size() == size_t(type.getNumElements() * table.storedWidth()) ? table : ConstantTable{{}, width};
+}
+
+TypedAttr ConstantTable::attributeAt(int64_t n) const {
+  APInt bits(8 * width, bitsAt(n));
+  if (auto real = dyn_cast<FloatType>(element))
+    return FloatAttr::get(element, APFloat(real.getFloatSemantics(), bits));
+  return IntegerAttr::get(element, bits);
 }
 
 std::optional<SmallVector<int64_t>> findSteps(ArrayRef<int64_t> shape, llvm::function_ref<int64_t(int64_t)> number) {

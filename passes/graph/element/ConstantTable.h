@@ -1,6 +1,7 @@
 #ifndef PASSES_GRAPH_ELEMENT_CONSTANTTABLE_H
 #define PASSES_GRAPH_ELEMENT_CONSTANTTABLE_H
 
+#include "mlir/IR/BuiltinAttributeInterfaces.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/IR/Value.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -20,9 +21,10 @@ struct ConstantTable {
   static constexpr int64_t kMaxEntries = int64_t(1) << 24;
 
   llvm::ArrayRef<char> bytes;
-  int64_t width; ///< bytes of an entry as it is read, up to 8
+  int64_t width = 1; ///< bytes of an entry as it is read, up to 8
   /// Of what is stored in 16 bits and read as f32: the number of each pattern of bits.
   const float *widened = nullptr;
+  mlir::Type element = {};
 
   /// The constant or weight `value`; `bytes` is empty where it is no table of
   /// at most kMaxEntries entries, is a splat, or is not known.
@@ -42,6 +44,7 @@ struct ConstantTable {
     unsigned unused = 64 - 8 * width;
     return int64_t(bitsAt(n) << unused) >> unused;
   }
+  mlir::TypedAttr attributeAt(int64_t n) const;
 };
 
 /// By how much the numbers of a table of this shape differ from place to place along each dimension, where that is the

@@ -24,11 +24,7 @@ TypedAttr Constants::ofTable(Value tensor) {
   for (int64_t n = 1; n < table.size(); ++n)
     if (table.bitsAt(n) != table.bitsAt(0))
       return {};
-  Type type = getElementTypeOrSelf(tensor);
-  APInt bits(type.getIntOrFloatBitWidth(), table.bitsAt(0), /*isSigned=*/false, /*implicitTrunc=*/true);
-  if (auto real = dyn_cast<FloatType>(type))
-    return FloatAttr::get(type, APFloat(real.getFloatSemantics(), bits));
-  return IntegerAttr::get(type, bits);
+  return table.attributeAt(0);
 }
 
 TypedAttr Constants::compute(const Element &element) {
