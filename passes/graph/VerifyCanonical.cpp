@@ -17,32 +17,6 @@ namespace attn {
 namespace {
 
 /// The op whose value the body of `op` yields, or null.
-Operation *yieldedOp(linalg::LinalgOp op) { return op.getBlock()->getTerminator()->getOperand(0).getDefiningOp(); }
-
-/// Whether `op` sums its first input over some of its loops.
-bool isSum(linalg::LinalgOp op) {
-  if (op.getNumReductionLoops() == 0 || op.getNumDpsInputs() != 1 || op.getNumDpsInits() != 1)
-    return false;
-  auto add = dyn_cast_or_null<arith::AddFOp>(yieldedOp(op));
-  Block &block = *op.getBlock();
-  return add && llvm::is_contained(add->getOperands(), block.getArgument(0)) &&
-         llvm::is_contained(add->getOperands(), block.getArgument(1));
-}
-
-/// Whether `op` sums the products of its two inputs.
-bool isSumOfProducts(linalg::LinalgOp op) {
-  if (op.getNumReductionLoops() == 0 || op.getNumDpsInputs() != 2 || op.getNumDpsInits() != 1)
-    return false;
-  Block &block = *op.getBlock();
-  auto add = dyn_cast_or_null<arith::AddFOp>(yieldedOp(op));
-  if (!add || !llvm::is_contained(add->getOperands(), block.getArgument(2)))
-    return false;
-  Value other = add.getLhs() == block.getArgument(2) ? add.getRhs() : add.getLhs();
-  auto product = other.getDefiningOp<arith::MulFOp>();
-  return product && llvm::is_contained(product->getOperands(), block.getArgument(0)) &&
-         llvm::is_contained(product->getOperands(), block.getArgument(1));
-}
-
 /// Whether `op` divides exponentials by a sum of the same exponentials.
 bool isDissolvedSoftmax(linalg::LinalgOp op) {
   if (!isPointwise(op) || op.getNumDpsInputs() < 2)
@@ -53,11 +27,11 @@ bool isDissolvedSoftmax(linalg::LinalgOp op) {
     return false;
   for (OpOperand *operand : op.getDpsInputOperands()) {
     auto sum = stripViews(operand->get()).getDefiningOp<linalg::LinalgOp>();
-    if (!sum || !isSum(sum))
+    if (getReduction(sum) != Combiner::sum)
       continue;
     Value summed = stripViews(sum.getDpsInputOperand(0)->get());
     auto exponentials = summed.getDefiningOp<linalg::LinalgOp>();
-    if (!exponentials || !isPointwise(exponentials) || !isa_and_nonnull<math::ExpOp>(yieldedOp(exponentials)))
+    if (!exponentials || !isPointwise(exponentials) || !isa_and_nonnull<math::ExpOp>(getScalarOp(exponentials)))
       continue;
     for (OpOperand *numerator : op.getDpsInputOperands())
       if (numerator != operand && stripViews(numerator->get()) == summed)
@@ -95,8 +69,7 @@ private:
       return isa<linalg::SoftmaxOp>(op) ? "a softmax is attn.softmax" : "";
     if (!linalgOp.hasPureTensorSemantics())
       return "a linalg op works on tensors";
-    if (!isa<linalg::ContractOp>(op) &&
-        (isSumOfProducts(linalgOp) || (!isa<linalg::GenericOp>(op) && linalg::isaContractionOpInterface(linalgOp))))
+    if (!isa<linalg::ContractOp>(op) && isContraction(op))
       return "a contraction is linalg.contract";
     if (isDissolvedSoftmax(linalgOp))
       return "a softmax is attn.softmax";
