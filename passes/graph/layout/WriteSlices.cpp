@@ -286,11 +286,7 @@ bool SliceWriter::writeSlice(const Nest &nest, const Source &source) {
   Value part = tensor::ExtractSliceOp::create(b, loc, RankedTensorType::get(shape, element), source.tensor, from,
                                               source.spread(turns, one), unit);
   if (!llvm::is_sorted(order)) {
-    SmallVector<OpFoldResult> moved;
-    for (const WrittenDim &place : places)
-      if (place.loop)
-        moved.push_back(turns[*place.loop]);
-    part = linalg::TransposeOp::create(b, loc, part, emptyTensor(b, loc, moved, element), order).getResult()[0];
+    part = transposed(b, loc, part, order);
   }
   remark::passed(loc, remark::RemarkOpts::name("Slice").category("attn-write-slices"))
       << "elements are written as a slice";

@@ -132,13 +132,8 @@ Value sumPair(OpBuilder &b, linalg::LinalgOp op, const BytePair &pair) {
   Value sums = IntegerProductOp::create(b, loc, RankedTensorType::get(shape, b.getI32Type()),
                                         unsignedBytes(b, loc, lhs), unsignedZero(b, loc, lhs), rhs,
                                         storedZero(b, loc, pair.rhs), isTransposed, pair.rhs.isUnsigned);
-  if (!isIdentityPermutation(permutation)) {
-    SmallVector<OpFoldResult> turnedSizes;
-    for (AffineExpr expr : result.getResults())
-      turnedSizes.push_back(sizes[cast<AffineDimExpr>(expr).getPosition()]);
-    Value empty = emptyTensor(b, loc, turnedSizes, b.getI32Type());
-    sums = linalg::TransposeOp::create(b, loc, sums, empty, permutation)->getResult(0);
-  }
+  if (!isIdentityPermutation(permutation))
+    sums = transposed(b, loc, sums, permutation);
   Type type = cast<RankedTensorType>(op->getResult(0).getType()).clone(b.getI32Type());
   return castTo(b, loc, sums, type);
 }
