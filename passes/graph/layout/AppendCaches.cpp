@@ -1,5 +1,6 @@
 #include "dialects/attn/CacheOps.h"
 #include "passes/Passes.h"
+#include "passes/graph/element/Access.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -19,15 +20,7 @@ namespace attn {
 namespace {
 
 /// Whether two sizes are one, as far as the ops of one tensor's sizes tell.
-bool isSame(OpFoldResult a, OpFoldResult b) {
-  if (isEqualConstantIntOrValue(a, b))
-    return true;
-  auto first = dyn_cast<Value>(a), second = dyn_cast<Value>(b);
-  auto before = first ? first.getDefiningOp<tensor::DimOp>() : tensor::DimOp(),
-       after = second ? second.getDefiningOp<tensor::DimOp>() : tensor::DimOp();
-  return before && after && before.getSource() == after.getSource() && before.getConstantIndex() &&
-         before.getConstantIndex() == after.getConstantIndex();
-}
+bool isSame(OpFoldResult a, OpFoldResult b) { return Extent::of(a) == Extent::of(b); }
 
 /// Whether `value` is `cache` plus `rows`.
 bool isSum(OpFoldResult value, OpFoldResult cache, OpFoldResult rows) {
