@@ -2,6 +2,7 @@
 #include "dialects/attn/NodeLocation.h"
 #include "passes/Passes.h"
 #include "passes/graph/Collect.h"
+#include "passes/graph/Formulas.h"
 #include "passes/graph/Pipeline.h"
 #include "passes/graph/Structured.h"
 #include "passes/graph/element/Access.h"
@@ -310,18 +311,15 @@ bool TermWriter::seesSomeKey(AttentionOp to) {
 }
 
 /// The integer that limits positions as `x`, a float, does.
-Value roundLimit(OpBuilder &b, Location loc, Value x, const ProvedTerm &term) {
-  x = term.roundsUp ? math::CeilOp::create(b, loc, x).getResult() : math::FloorOp::create(b, loc, x).getResult();
-  auto type = cast<FloatType>(x.getType());
-  Value high = floatConstant(b, loc, type, kFarthest), low = floatConstant(b, loc, type, -kFarthest);
-  auto limit = [&](bool isHigh) -> Value { // NaN becomes the limit
-    Value bound = isHigh ? high : low;
-    auto predicate = isHigh ? arith::CmpFPredicate::OLT : arith::CmpFPredicate::OGT;
-    return arith::SelectOp::create(b, loc, arith::CmpFOp::create(b, loc, predicate, x, bound), x, bound);
+Num roundLimit(Num x, const ProvedTerm &term) {
+  x = term.roundsUp ? ceil(x) : floor(x);
+  Num high = constantLike(x, kFarthest), low = constantLike(x, -kFarthest);
+  auto limit = [&](bool isHigh) { // NaN becomes the limit
+    return isHigh ? select(x < high, x, high) : select(x > low, x, low);
   };
   x = limit(term.showsNaN);
   x = limit(!term.showsNaN);
-  return arith::FPToSIOp::create(b, loc, b.getI64Type(), x);
+  return convert(x, x.builder().getI64Type());
 }
 
 /// The operand of a term as a tensor that is read through `map`.
@@ -341,23 +339,12 @@ Value TermWriter::makeOperand(const ProvedTerm &term, AffineMap &map) {
     return capture;
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, capture);
   AffineMap identity = rewriter.getMultiDimIdentityMap(sizes.size());
-  return elementwise(
-      rewriter, loc, sizes, type, capture, identity, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-        auto constant = [&](int64_t n) -> Value { return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(n)); };
-        Value x = args.front();
-        if (isFloat)
-          x = roundLimit(b, loc, x, term);
-        else if (x.getType().isIndex())
-          x = arith::IndexCastOp::create(b, loc, type, x);
-        else if (x.getType().getIntOrFloatBitWidth() < 64)
-          x = arith::ExtSIOp::create(b, loc, type, x);
-        // Beyond any position and the term's constant one value is as good as
-        // another, and the sum does not wrap.
-        x = arith::MaxSIOp::create(b, loc, x, constant(-kFarthest));
-        x = arith::MinSIOp::create(b, loc, x, constant(kFarthest));
-        x = arith::MulIOp::create(b, loc, x, constant(term.scale));
-        return arith::AddIOp::create(b, loc, x, constant(term.constant));
-      });
+  return elementwise(rewriter, loc, sizes, type, capture, identity, formula([&](Code &, ArrayRef<Num> args) {
+                       Num x = isFloat ? roundLimit(args.front(), term) : convert(args.front(), type);
+                       // Beyond any position and the term's constant one value is as good as
+                       // another, and the sum does not wrap.
+                       return minimum(maximum(x, -kFarthest), kFarthest) * term.scale + term.constant;
+                     }));
 }
 
 /// Whether the score of a hidden key is finite where what is hidden is: two masks that each add the least f32 make

@@ -1,6 +1,6 @@
 #include "passes/graph/masks/RaiseEdges.h"
 
-#include "passes/graph/Structured.h"
+#include "passes/graph/Formulas.h"
 #include "passes/graph/element/EdgeTable.h"
 #include "passes/graph/masks/MaskMining.h"
 
@@ -57,36 +57,28 @@ void raise(const EdgeTable &table, Value target, RewriterBase &rewriter) {
     return;
   rewriter.setInsertionPointAfterValue(target);
   Location loc = target.getLoc();
-  SmallVector<OpOperand *> uses;
-  for (OpOperand &use : target.getUses())
-    if (!isa<tensor::DimOp>(use.getOwner()))
-      uses.push_back(&use);
   auto rows = target.getDefiningOp<tensor::ExpandShapeOp>();
   SmallVector<OpFoldResult> sizes = rows ? rows.getMixedOutputShape() : table.getSizes(rewriter);
   Value none = filledTensor(rewriter, loc, sizes, rewriter.getI8IntegerAttr(0));
   Value columns = getValueOrCreateConstantIndexOp(rewriter, loc, sizes.back());
   auto mark = [&](OpBuilder &b, Location loc, ValueRange place, ValueRange carried) -> SmallVector<Value> {
+    Code k(b, loc);
     SmallVector<Value> at(place);
     if (at.size() == 1) {
       // An index into no columns at all has ended the run by then.
-      Value size = arith::MaxUIOp::create(b, loc, columns, arith::ConstantIndexOp::create(b, loc, 1));
-      at = {arith::DivUIOp::create(b, loc, place[0], size), arith::RemUIOp::create(b, loc, place[0], size)};
+      Index number = k.asIndex(place[0]), size = k.asIndex(arith::MaxUIOp::create(b, loc, columns, k.index(1)));
+      at = {number / size, number % size};
     }
-    Value one = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(1));
-    return {tensor::InsertOp::create(b, loc, one, carried.front(), at)};
+    return {tensor::InsertOp::create(b, loc, k.number(b.getI8Type(), int64_t(1)), carried.front(), at)};
   };
   Value edges = table.forEachEdge(rewriter, none, mark).front();
   AffineMap identity = rewriter.getMultiDimIdentityMap(2);
-  Value entries =
-      elementwise(rewriter, loc, sizes, getElementTypeOrSelf(target), edges, identity,
-                  [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                    Value zero = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(0));
-                    Value isEdge = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, args.front(), zero);
-                    return arith::SelectOp::create(b, loc, isEdge, arith::ConstantOp::create(b, loc, table.getMark()),
-                                                   arith::ConstantOp::create(b, loc, table.getBase()));
-                  });
-  for (OpOperand *use : uses)
-    use->set(entries);
+  auto constant = [](Code &k, TypedAttr number) { return k.asNum(arith::ConstantOp::create(k.b, k.loc, number)); };
+  Value entries = elementwise(rewriter, loc, sizes, getElementTypeOrSelf(target), edges, identity,
+                              formula([&](Code &k, ArrayRef<Num> x) {
+                                return select(x[0] != 0, constant(k, table.getMark()), constant(k, table.getBase()));
+                              }));
+  target.replaceUsesWithIf(entries, [](OpOperand &use) { return !isa<tensor::DimOp>(use.getOwner()); });
 }
 
 } // namespace

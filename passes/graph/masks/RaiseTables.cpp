@@ -1,7 +1,7 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
+#include "passes/graph/Formulas.h"
 #include "passes/graph/Pipeline.h"
-#include "passes/graph/Structured.h"
 #include "passes/graph/element/ConstantMask.h"
 #include "passes/graph/element/ConstantTable.h"
 #include "passes/graph/masks/MaskMining.h"
@@ -42,25 +42,20 @@ struct Place {
   OpFoldResult offset;
 };
 
-Value conjunction(OpBuilder &b, Location loc, const TableBand &band, Value row, Value column) {
-  auto constant = [&](int64_t n) -> Value { return arith::ConstantIndexOp::create(b, loc, n); };
-  Value all;
-  auto require = [&](arith::CmpIPredicate predicate, Value bound) {
-    Value holds = arith::CmpIOp::create(b, loc, predicate, column, bound);
-    all = all ? arith::AndIOp::create(b, loc, all, holds).getResult() : holds;
-  };
+Mask conjunction(Code &k, const TableBand &band, const Index &row, const Index &column) {
+  std::optional<Mask> all;
+  auto require = [&](const Mask &holds) { all = all ? *all & holds : holds; };
   if (band.below)
-    require(arith::CmpIPredicate::sle, arith::AddIOp::create(b, loc, row, constant(*band.below)));
+    require(column <= row + *band.below);
   if (band.above)
-    require(arith::CmpIPredicate::sge, arith::SubIOp::create(b, loc, row, constant(*band.above)));
+    require(column >= row - *band.above);
   if (band.prefix)
-    all = arith::OrIOp::create(
-        b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, column, constant(*band.prefix)), all);
+    all = (column < *band.prefix) | *all;
   if (band.upTo)
-    require(arith::CmpIPredicate::slt, constant(*band.upTo));
+    require(column < *band.upTo);
   if (band.from)
-    require(arith::CmpIPredicate::sge, constant(*band.from));
-  return all;
+    require(column >= *band.from);
+  return *all;
 }
 
 /// A table with two different values, of which one fills a band.
@@ -68,34 +63,30 @@ std::optional<Table> readBand(const ConstantTable &elements, RankedTensorType ty
   Type element = type.getElementType();
   if (dims.size() > 2 || (isa<IntegerType>(element) && elements.width != 1))
     return std::nullopt;
-  uint64_t first = elements.bitsAt(0), second = first;
-  for (int64_t n = 0; n != elements.size(); ++n)
-    if (uint64_t bits = elements.bitsAt(n); bits != first) {
-      if (second != first && bits != second)
+  int64_t other = 0; // an entry that is not as the first one
+  for (int64_t n = 1; n != elements.size(); ++n)
+    if (elements.bitsAt(n) != elements.bitsAt(other)) {
+      if (other && elements.bitsAt(n) != elements.bitsAt(0))
         return std::nullopt;
-      second = bits;
+      other = other ? other : n;
     }
-  if (first == second)
+  if (other == 0)
     return std::nullopt;
-  auto attribute = [&](uint64_t bits) -> TypedAttr {
-    APInt number(elements.width * 8, bits);
-    if (auto floating = dyn_cast<FloatType>(element))
-      return FloatAttr::get(element, APFloat(floating.getFloatSemantics(), number));
-    return IntegerAttr::get(element, number);
-  };
   int64_t columns = type.getDimSize(dims.back()), rows = elements.size() / columns;
-  for (uint64_t bits : {first, second}) {
-    std::optional<TableBand> band = findBand(
-        rows, columns, [&](int64_t row, int64_t column) { return elements.bitsAt(row * columns + column) == bits; });
+  for (int64_t entry : {int64_t(0), other}) {
+    std::optional<TableBand> band = findBand(rows, columns, [&](int64_t row, int64_t column) {
+      return elements.bitsAt(row * columns + column) == elements.bitsAt(entry);
+    });
     if (!band)
       continue;
-    TypedAttr inside = attribute(bits), outside = attribute(bits == first ? second : first);
+    TypedAttr inside = elements.attributeAt(entry), outside = elements.attributeAt(other - entry);
     return Table{SmallVector<unsigned>(dims),
                  [band = *band, inside, outside](OpBuilder &b, Location loc, ValueRange places) -> Value {
-                   Value row = places.size() == 2 ? places.front() : arith::ConstantIndexOp::create(b, loc, 0);
-                   Value shown = conjunction(b, loc, band, row, places.back());
-                   return arith::SelectOp::create(b, loc, shown, arith::ConstantOp::create(b, loc, inside),
-                                                  arith::ConstantOp::create(b, loc, outside));
+                   Code k(b, loc);
+                   auto constant = [&](TypedAttr number) { return k.asNum(arith::ConstantOp::create(b, loc, number)); };
+                   Index row = places.size() == 2 ? k.asIndex(places.front()) : k.index(0);
+                   Mask shown = conjunction(k, band, row, k.asIndex(places.back()));
+                   return select(shown, constant(inside), constant(outside));
                  }};
   }
   return std::nullopt;
@@ -120,31 +111,12 @@ std::optional<Table> readPositions(const ConstantTable &elements, RankedTensorTy
   int64_t base = element(0);
   if (std::abs(base / 2) > ConstantTable::kMaxEntries)
     return std::nullopt;
-  SmallVector<int64_t> sizes, slopes;
-  for (unsigned dim : dims)
-    sizes.push_back(type.getDimSize(dim));
-  int64_t stride = elements.size();
-  for (int64_t size : sizes) {
-    stride /= size;
-    int64_t last = element(stride);
-    slopes.push_back(last == base + 1 ? 1 : last == base - 1 ? -1 : last == base ? 0 : 2);
-    if (slopes.back() == 2)
-      return std::nullopt;
-  }
-  SmallVector<int64_t> at(dims.size(), 0);
-  int64_t expected = base;
-  for (int64_t n = 0, count = elements.size(); n != count; ++n) {
-    if (element(n) != expected)
-      return std::nullopt;
-    for (size_t d = at.size(); d-- > 0;) {
-      expected += slopes[d];
-      if (++at[d] != sizes[d])
-        break;
-      expected -= slopes[d] * sizes[d];
-      at[d] = 0;
-    }
-  }
-  return Table{SmallVector<unsigned>(dims), [=](OpBuilder &b, Location loc, ValueRange places) -> Value {
+  SmallVector<int64_t> sizes = llvm::map_to_vector(dims, [&](unsigned dim) { return type.getDimSize(dim); });
+  std::optional<SmallVector<int64_t>> slopes = findSteps(sizes, element);
+  if (!slopes || llvm::any_of(*slopes, [](int64_t slope) { return slope < -1 || slope > 1; }))
+    return std::nullopt;
+  return Table{SmallVector<unsigned>(dims),
+               [=, slopes = *slopes](OpBuilder &b, Location loc, ValueRange places) -> Value {
                  Value sum = arith::ConstantIndexOp::create(b, loc, base);
                  for (auto [place, slope] : llvm::zip_equal(places, slopes))
                    if (slope == 1)
@@ -289,24 +261,18 @@ void splitHidden(Value value, const ConstantTable &entries, RewriterBase &rewrit
   SmallVector<Value> inputs{table};
   if (!isTwo)
     inputs.push_back(value);
-  auto constant = [&](OpBuilder &b, uint64_t bits) -> Value {
-    return arith::ConstantOp::create(b, loc, FloatAttr::get(element, numberOf(bits)));
+  auto constant = [&](Code &k, uint64_t bits) {
+    return k.asNum(arith::ConstantOp::create(k.b, loc, FloatAttr::get(element, numberOf(bits))));
   };
   SmallVector<AffineMap> maps(inputs.size(), rewriter.getMultiDimIdentityMap(type.getRank()));
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, value);
-  SmallVector<OpOperand *> uses;
-  for (OpOperand &use : value.getUses())
-    if (!isa<tensor::ExtractSliceOp, tensor::DimOp>(use.getOwner()))
-      uses.push_back(&use);
-  Value split = elementwise(rewriter, loc, sizes, element, inputs, maps,
-                            [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                              Value zero = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(0));
-                              Value shows = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, args[0], zero);
-                              Value shown = isTwo ? constant(b, hidden == first ? other : first) : args[1];
-                              return arith::SelectOp::create(b, loc, shows, shown, constant(b, hidden));
-                            });
-  for (OpOperand *use : uses)
-    use->set(split);
+  Value split = elementwise(rewriter, loc, sizes, element, inputs, maps, formula([&](Code &k, ArrayRef<Num> x) {
+                              Num shown = isTwo ? constant(k, hidden == first ? other : first) : x[1];
+                              return select(x[0] != 0, shown, constant(k, hidden));
+                            }));
+  value.replaceUsesWithIf(split, [&](OpOperand &use) {
+    return !isa<tensor::ExtractSliceOp, tensor::DimOp>(use.getOwner()) && use.getOwner() != split.getDefiningOp();
+  });
 }
 
 struct RaiseTablesPass : impl::RaiseTablesPassBase<RaiseTablesPass> {

@@ -42,7 +42,7 @@ func.func @window(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf32>)
 // CHECK: %[[N:.*]] = linalg.generic
 // CHECK: arith.maxsi
 // CHECK: arith.minsi
-// CHECK: arith.muli
+// CHECK: arith.addi
 // CHECK: attn.attention masked_rows nan mask [#attn.lengths]
 // CHECK-NOT: captures
 // CHECK-SAME: mask_operands(%[[N]] : tensor<2xi64>)
