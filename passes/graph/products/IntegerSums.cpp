@@ -95,34 +95,35 @@ Value storedZero(OpBuilder &b, Location loc, const QuantizedOperand &operand) {
   return operand.zero->read ? asRank(b, loc, *operand.zero->read) : byteConstant(b, loc, *constantZero(operand));
 }
 
-Value sumPair(OpBuilder &b, linalg::LinalgOp op, const BytePair &pair) {
+Value sumPair(OpBuilder &b, const QuantizedProduct &product) {
+  linalg::LinalgOp op = product.op;
   Location loc = op.getLoc();
   AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
   AffineMap left, right;
   for (OpOperand *input : op.getDpsInputOperands()) {
     AffineMap map = op.getMatchingIndexingMap(input);
-    (map.isFunctionOfDim(pair.loops.column) ? right : left) = map;
+    (map.isFunctionOfDim(product.loops.column) ? right : left) = map;
   }
   // Batches in front, then rows, in the order of the result.
   Loops batch, rows;
   for (AffineExpr expr : result.getResults()) {
     unsigned loop = cast<AffineDimExpr>(expr).getPosition();
-    if (loop != pair.loops.column)
+    if (loop != product.loops.column)
       (right.isFunctionOfDim(loop) ? batch : rows).push_back(loop);
   }
   SmallVector<OpFoldResult> sizes = sizesOfLoops(b, op);
   Loops order = batch;
   llvm::append_range(order, rows);
-  QuantizedOperand lhs = pair.lhs;
-  order.push_back(pair.loops.depth);
+  QuantizedOperand lhs = product.lhs;
+  order.push_back(product.loops.depth);
   lhs.stored.tensor = arranged(b, loc, lhs.stored, order, sizes);
-  order.back() = pair.loops.column;
+  order.back() = product.loops.column;
   Loops rhsOrder = batch, turned = batch;
-  rhsOrder.append({pair.loops.depth, pair.loops.column});
-  turned.append({pair.loops.column, pair.loops.depth});
-  ArrayRef<AffineExpr> read = pair.rhs.stored.map.getResults();
-  bool isTransposed = !read.empty() && read.back() == b.getAffineDimExpr(pair.loops.depth);
-  Value rhs = arranged(b, loc, pair.rhs.stored, isTransposed ? turned : rhsOrder, sizes);
+  rhsOrder.append({product.loops.depth, product.loops.column});
+  turned.append({product.loops.column, product.loops.depth});
+  ArrayRef<AffineExpr> read = product.rhs.stored.map.getResults();
+  bool isTransposed = !read.empty() && read.back() == b.getAffineDimExpr(product.loops.depth);
+  Value rhs = arranged(b, loc, product.rhs.stored, isTransposed ? turned : rhsOrder, sizes);
 
   SmallVector<int64_t> ranges = op.getStaticLoopRanges(), shape, permutation;
   for (unsigned loop : order)
@@ -131,7 +132,7 @@ Value sumPair(OpBuilder &b, linalg::LinalgOp op, const BytePair &pair) {
     permutation.push_back(llvm::find(order, cast<AffineDimExpr>(expr).getPosition()) - order.begin());
   Value sums = IntegerProductOp::create(b, loc, RankedTensorType::get(shape, b.getI32Type()),
                                         unsignedBytes(b, loc, lhs), unsignedZero(b, loc, lhs), rhs,
-                                        storedZero(b, loc, pair.rhs), isTransposed, pair.rhs.isUnsigned);
+                                        storedZero(b, loc, product.rhs), isTransposed, product.rhs.isUnsigned);
   if (!isIdentityPermutation(permutation))
     sums = transposed(b, loc, sums, permutation);
   Type type = cast<RankedTensorType>(op->getResult(0).getType()).clone(b.getI32Type());

@@ -12,15 +12,17 @@ mlir::Value unsignedZero(mlir::OpBuilder &b, mlir::Location loc, const Quantized
 /// The zero point of an operand that is taken as it is stored, in rank 0, or 1 where it goes by column; null for none.
 mlir::Value storedZero(mlir::OpBuilder &b, mlir::Location loc, const QuantizedOperand &operand);
 
-/// Two operands of a contraction with one loop that is summed and one that is the right-hand side's own.
-struct BytePair {
+/// A contraction of quantised operands, with one loop that is summed and one that is the right-hand side's own.
+struct QuantizedProduct {
+  mlir::linalg::LinalgOp op;
   QuantizedOperand lhs, rhs;
   RowLoops loops;
+  bool transposed = false; ///< where the right-hand side is a weight
 };
 
-/// The sums of `op`, a contraction of `pair`, in i32 and in the order of its result: an attn.integer_product of copies
-/// whose dimensions stand as it has them, where they do not already.
-mlir::Value sumPair(mlir::OpBuilder &b, mlir::linalg::LinalgOp op, const BytePair &pair);
+/// The sums of `product` in i32 and in the order of its result: an attn.integer_product of copies whose dimensions
+/// stand as it has them, where they do not already.
+mlir::Value sumPair(mlir::OpBuilder &b, const QuantizedProduct &product);
 
 } // namespace attn
 

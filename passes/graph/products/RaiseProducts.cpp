@@ -25,15 +25,6 @@ namespace {
 /// Elements of a matrix with one scale a column: as many as kernels take in a block.
 constexpr int64_t kWholeBlock = 256;
 
-/// A contraction whose operands are both quantised, the second one a weight; or that one alone, and `lhs.stored` is
-/// what it is multiplied by.
-struct Product {
-  linalg::LinalgOp op;
-  QuantizedOperand lhs, rhs;
-  RowLoops loops;
-  bool transposed = false;
-};
-
 bool startsFromZero(linalg::LinalgOp op) {
   auto fill = op.getDpsInits()[0].getDefiningOp<linalg::FillOp>();
   return fill &&
@@ -45,6 +36,8 @@ std::optional<unsigned> loopOf(AffineExpr expr) {
   return dim ? std::optional(dim.getPosition()) : std::nullopt;
 }
 
+/// Raises products of a quantised weight, whose other operand is quantised as well, or is `lhs.stored`; and other
+/// pairs.
 class ProductRaiser {
 public:
   ProductRaiser(ModuleOp module, const WeightStore *weights)
@@ -54,17 +47,18 @@ public:
 
 private:
   void miss(linalg::LinalgOp op, StringRef reason);
-  bool match(linalg::LinalgOp op, unsigned side, Product &product, std::string &reason);
-  bool matchLoops(Product &product, std::string &reason);
-  bool checkNumbers(const Product &product, std::string &reason);
-  void finish(const Product &product, Value sums);
+  bool match(linalg::LinalgOp op, unsigned side, QuantizedProduct &product, std::string &reason);
+  bool matchLoops(QuantizedProduct &product, std::string &reason);
+  bool checkNumbers(const QuantizedProduct &product, std::string &reason);
+  void finish(const QuantizedProduct &product, Value sums);
   bool raisePair(linalg::LinalgOp op, std::string &reason);
   bool raiseByBlocks(linalg::LinalgOp op, unsigned side, std::string &reason);
   template <typename T>
-  std::optional<SmallVector<T>> readColumns(const Parameter &parameter, const Product &product, int64_t columns);
+  std::optional<SmallVector<T>> readColumns(const Parameter &parameter, const QuantizedProduct &product,
+                                            int64_t columns);
   bool isFree(ArrayRef<Parameter> scales, unsigned loop);
   bool isZero(const QuantizedOperand &operand);
-  Value scaled(const Product &product, Value sums, Location loc);
+  Value scaled(const QuantizedProduct &product, Value sums, Location loc);
 
   ModuleOp module;
   SymbolTable symbols;
@@ -98,7 +92,7 @@ bool isByte(const QuantizedOperand &operand, std::string &reason) {
 }
 
 /// Rows in the order of the result, one sum, one column.
-bool ProductRaiser::matchLoops(Product &product, std::string &reason) {
+bool ProductRaiser::matchLoops(QuantizedProduct &product, std::string &reason) {
   std::optional<RowLoops> loops = matchRows(product.op, product.lhs.stored.map, reason);
   if (!loops)
     return false;
@@ -111,8 +105,8 @@ bool ProductRaiser::matchLoops(Product &product, std::string &reason) {
   return transposed.has_value();
 }
 
-bool ProductRaiser::match(linalg::LinalgOp op, unsigned side, Product &product, std::string &reason) {
-  product = Product();
+bool ProductRaiser::match(linalg::LinalgOp op, unsigned side, QuantizedProduct &product, std::string &reason) {
+  product = QuantizedProduct();
   product.op = op;
   auto read = [&](unsigned number) {
     OpOperand *operand = op.getDpsInputOperand(number);
@@ -129,7 +123,7 @@ bool ProductRaiser::match(linalg::LinalgOp op, unsigned side, Product &product, 
 }
 
 /// Whether sums of the bytes of both operands are the product, but for scales that multiply it.
-bool ProductRaiser::checkNumbers(const Product &product, std::string &reason) {
+bool ProductRaiser::checkNumbers(const QuantizedProduct &product, std::string &reason) {
   const QuantizedOperand &lhs = product.lhs, &rhs = product.rhs;
   linalg::LinalgOp op = product.op;
   bool isInteger = getElementTypeOrSelf(op->getResult(0)).isInteger(32);
@@ -167,7 +161,7 @@ bool ProductRaiser::raisePair(linalg::LinalgOp op, std::string &reason) {
   // The last dimension of the result is one of the right-hand side.
   AffineExpr last = op.getMatchingIndexingMap(op.getDpsInitOperand(0)).getResults().back();
   bool isFirst = loopOf(last) && !op.getMatchingIndexingMap(op.getDpsInputOperand(1)).isFunctionOfDim(*loopOf(last));
-  Product product;
+  QuantizedProduct product;
   product.op = op;
   for (unsigned number : {0, 1}) {
     OpOperand *input = op.getDpsInputOperand(number);
@@ -199,13 +193,12 @@ bool ProductRaiser::raisePair(linalg::LinalgOp op, std::string &reason) {
   rewriter.setInsertionPoint(op);
   if (isZero(product.rhs))
     product.rhs.zero.reset();
-  Value result = sumPair(rewriter, op, {product.lhs, product.rhs, product.loops});
-  finish(product, result);
+  finish(product, sumPair(rewriter, product));
   return true;
 }
 
 /// Puts `sums`, times the scales, in the place of a product.
-void ProductRaiser::finish(const Product &product, Value sums) {
+void ProductRaiser::finish(const QuantizedProduct &product, Value sums) {
   linalg::LinalgOp op = product.op;
   Location loc = op.getLoc();
   bool isFloat = getElementTypeOrSelf(op->getResult(0)).isF32();
@@ -217,7 +210,7 @@ void ProductRaiser::finish(const Product &product, Value sums) {
 }
 
 /// The sums as f32, times all scales.
-Value ProductRaiser::scaled(const Product &product, Value sums, Location loc) {
+Value ProductRaiser::scaled(const QuantizedProduct &product, Value sums, Location loc) {
   linalg::LinalgOp op = product.op;
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
   AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
@@ -255,7 +248,7 @@ Value ProductRaiser::scaled(const Product &product, Value sums, Location loc) {
 
 /// The numbers of a scale or zero point, one for all columns or one for each; nothing where they are not known.
 template <typename T>
-std::optional<SmallVector<T>> ProductRaiser::readColumns(const Parameter &parameter, const Product &product,
+std::optional<SmallVector<T>> ProductRaiser::readColumns(const Parameter &parameter, const QuantizedProduct &product,
                                                          int64_t columns) {
   if (!parameter.read)
     return SmallVector<T>{static_cast<T>(cast<FloatAttr>(parameter.constant).getValueAsDouble())};
@@ -286,7 +279,7 @@ bool ProductRaiser::raiseByBlocks(linalg::LinalgOp op, unsigned side, std::strin
   std::optional<QuantizedOperand> rhs = readQuantized(right->get(), op.getMatchingIndexingMap(right));
   if (!rhs)
     return false;
-  Product product;
+  QuantizedProduct product;
   product.op = op;
   product.rhs = *rhs;
   product.lhs.stored = {left->get(), op.getMatchingIndexingMap(left)};
@@ -366,7 +359,7 @@ void ProductRaiser::raise(linalg::LinalgOp op) {
   Type element = op->getNumResults() == 1 ? getElementTypeOrSelf(op->getResult(0)) : Type();
   if (!element || !op.hasPureTensorSemantics() || (!element.isInteger(32) && !element.isF32()) || !startsFromZero(op))
     return;
-  Product product;
+  QuantizedProduct product;
   std::string reason, other;
   if (!match(op, 1, product, reason) && !match(op, 0, product, other)) {
     std::string why;
