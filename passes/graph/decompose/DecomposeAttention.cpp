@@ -152,8 +152,7 @@ Operand AttentionDecomposer::maskScores(const Operand &scores) {
 
 /// In rows that have no score, the hidden keys get theirs from the masked region.
 Operand AttentionDecomposer::letHiddenKeysIn(const Operand &scores, const Operand &masked) {
-  SmallVector<unsigned> rowDims(dims);
-  rowDims.pop_back(); // j
+  ArrayRef<unsigned> rowDims = ArrayRef(dims).drop_back(); // j
   bool isSoftmax = op.getNormalizer() == Normalizer::softmax;
   Operand row = reduce(rowDims, compute, hiddenScore, masked,
                        formula([&](Code &, ArrayRef<Num> x) { return isSoftmax ? maximum(x[0], x[1]) : x[0] + x[1]; }));
@@ -189,8 +188,7 @@ Operand AttentionDecomposer::normalize(const Operand &scores) {
     Value weights = emitSoftmax(b, loc, rounded.value, keyPosition, softmaxType, /*log=*/false, op.getMaskedRows());
     return convert({weights, mapOf(b, dims)}, compute);
   }
-  SmallVector<unsigned> rowDims(dims);
-  rowDims.pop_back();
+  ArrayRef<unsigned> rowDims = ArrayRef(dims).drop_back();
   Operand sum = reduce(rowDims, compute, 0, scores, formula([](Code &, ArrayRef<Num> x) { return x[0] + x[1]; }));
   Value count = getValueOrCreateConstantIndexOp(b, loc, sizes[Dim::J]);
   return pointwise(dims, compute, {scores, sum}, formula([&](Code &k, ArrayRef<Num> x) {
@@ -242,8 +240,7 @@ Operand AttentionDecomposer::weightedSum(const Operand &weights) {
 //===----------------------------------------------------------------------===//
 
 Operand AttentionDecomposer::logSumExp(const Operand &scores) {
-  SmallVector<unsigned> rowDims(dims);
-  rowDims.pop_back();
+  ArrayRef<unsigned> rowDims = ArrayRef(dims).drop_back();
   Operand max = maximumOf(rowDims, scores);
   // An infinite maximum is not subtracted from itself.
   auto guarded = [](const Num &max) { return select(abs(max) == kInfinity, constantLike(max, 0.0), max); };

@@ -72,18 +72,9 @@ private:
 
 /// sum_k a[.., k] rows[n, k], where `leading` are the sizes before k.
 Value LayerWriter::contract(Value a, Value rows, ArrayRef<OpFoldResult> leading, int64_t n) {
-  unsigned rank = leading.size();
   SmallVector<OpFoldResult> sizes(leading);
   sizes.push_back(index(n));
-  SmallVector<AffineExpr> left, result;
-  for (unsigned dim = 0; dim != rank; ++dim)
-    left.push_back(b.getAffineDimExpr(dim));
-  result = left;
-  AffineExpr column = b.getAffineDimExpr(rank), sum = b.getAffineDimExpr(rank + 1);
-  left.push_back(sum);
-  result.push_back(column);
-  auto map = [&](ArrayRef<AffineExpr> exprs) { return AffineMap::get(rank + 2, 0, exprs, b.getContext()); };
-  return contraction(b, loc, sizes, acc, a, rows, {map(left), map({column, sum}), map(result)});
+  return contraction(b, loc, sizes, acc, a, rows, rowProductMaps(b.getContext(), sizes.size(), /*transposed=*/true));
 }
 
 /// The input of all steps times the weight of direction `d`; an input that is projected has its directions side by
