@@ -121,30 +121,34 @@ bool EdgeTable::isMarked() const {
 
 SmallVector<OpFoldResult> EdgeTable::getSizes(OpBuilder &b) const { return madeSizes(b, value.getLoc(), start); }
 
+SmallVector<Value> EdgeTable::Nest::again(OpBuilder &b, ValueRange init, EdgeBody body,
+                                          llvm::function_ref<Value(OpBuilder &, unsigned)> count) const {
+  IRMapping mapping;
+  scf::ForOp outer = loops.front();
+  auto emit = [&](auto &self, OpBuilder &b, Location loc, size_t depth, ValueRange carried) -> SmallVector<Value> {
+    if (depth == loops.size()) {
+      SmallVector<Value> place;
+      for (Value index : tensor::InsertOp(insert).getIndices())
+        place.push_back(cloneInto(b, index, outer, mapping));
+      return body(b, loc, place, carried);
+    }
+    scf::ForOp from = loops[depth];
+    Value zero = arith::ConstantIndexOp::create(b, loc, 0), one = arith::ConstantIndexOp::create(b, loc, 1);
+    Value turns = count ? count(b, depth) : from.getUpperBound();
+    auto loop = scf::ForOp::create(b, loc, zero, turns, one, carried,
+                                   [&](OpBuilder &b, Location loc, Value at, ValueRange inner) {
+                                     mapping.map(from.getInductionVar(), at);
+                                     scf::YieldOp::create(b, loc, self(self, b, loc, depth + 1, inner));
+                                   });
+    return SmallVector<Value>(loop.getResults());
+  };
+  return emit(emit, b, outer.getLoc(), 0, init);
+}
+
 SmallVector<Value> EdgeTable::forEachEdge(OpBuilder &b, ValueRange init, EdgeBody body) const {
   SmallVector<Value> carried(init);
-  for (const Nest &nest : nests) {
-    IRMapping mapping;
-    scf::ForOp outer = nest.loops.front();
-    auto emit = [&](auto &self, OpBuilder &b, Location loc, size_t depth, ValueRange carried) -> SmallVector<Value> {
-      if (depth == nest.loops.size()) {
-        SmallVector<Value> place;
-        tensor::InsertOp insert = nest.insert;
-        for (Value index : insert.getIndices())
-          place.push_back(cloneInto(b, index, outer, mapping));
-        return body(b, loc, place, carried);
-      }
-      scf::ForOp from = nest.loops[depth];
-      Value zero = arith::ConstantIndexOp::create(b, loc, 0), one = arith::ConstantIndexOp::create(b, loc, 1);
-      auto loop = scf::ForOp::create(b, loc, zero, from.getUpperBound(), one, carried,
-                                     [&](OpBuilder &b, Location loc, Value at, ValueRange inner) {
-                                       mapping.map(from.getInductionVar(), at);
-                                       scf::YieldOp::create(b, loc, self(self, b, loc, depth + 1, inner));
-                                     });
-      return SmallVector<Value>(loop.getResults());
-    };
-    carried = emit(emit, b, outer.getLoc(), 0, carried);
-  }
+  for (const Nest &nest : nests)
+    carried = nest.again(b, carried, body);
   return carried;
 }
 

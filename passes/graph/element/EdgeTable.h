@@ -15,10 +15,18 @@ class WeightStore;
 /// whose edges are a list, as ONNX's scatters make it.
 class EdgeTable {
 public:
+  using EdgeBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::OpBuilder &, mlir::Location,
+                                                                     mlir::ValueRange place, mlir::ValueRange carried)>;
   /// Loops from 0 in steps of 1, the outer one first, around one insertion.
   struct Nest {
     llvm::SmallVector<mlir::scf::ForOp> loops;
     mlir::tensor::InsertOp insert;
+
+    /// The same loops again, each for all of its turns or as many as `count` says, with `body` for the place of each
+    /// insertion.
+    llvm::SmallVector<mlir::Value>
+    again(mlir::OpBuilder &b, mlir::ValueRange init, EdgeBody body,
+          llvm::function_ref<mlir::Value(mlir::OpBuilder &, unsigned loop)> count = nullptr) const;
   };
   /// The loops that make `value`; the places of what they put do not depend on what they put.
   static std::optional<Nest> matchNest(mlir::Value value);
@@ -35,8 +43,6 @@ public:
   /// Bytes, 1 where an edge is.
   bool isMarked() const;
 
-  using EdgeBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::OpBuilder &, mlir::Location,
-                                                                     mlir::ValueRange place, mlir::ValueRange carried)>;
   /// Of the table; they do not read its value, which then need not be stored for them.
   llvm::SmallVector<mlir::OpFoldResult> getSizes(mlir::OpBuilder &b) const;
   /// The same loops again, with `body` for each edge, which gets its place in the table. Edges may repeat.

@@ -1,14 +1,13 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
 #include "passes/graph/Collect.h"
+#include "passes/graph/Formulas.h"
 #include "passes/graph/Pipeline.h"
-#include "passes/graph/Structured.h"
 #include "passes/graph/element/Cases.h"
 #include "passes/graph/element/EdgeTable.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
-#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
 
@@ -114,79 +113,41 @@ private:
 };
 
 /// Writes the loops once more, around a mark in a table of planes.
-class PlaneMarker {
-public:
-  PlaneMarker(RewriterBase &b, const Planes &planes) : b(b), planes(planes) {}
-
-  void write() {
-    scf::ForOp outer = planes.nest.loops.front();
-    tensor::InsertOp insert = planes.nest.insert;
-    Location loc = insert.getLoc();
-    Value base = outer.getInits().front();
-    b.setInsertionPoint(outer);
-    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, base), marked;
-    SmallVector<AffineExpr> exprs;
-    for (unsigned dim : planes.dims) {
-      marked.push_back(sizes[dim]);
-      exprs.push_back(b.getAffineDimExpr(dim));
-    }
-    Value zero = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(0));
-    Value marks = linalg::FillOp::create(b, loc, zero, emptyTensor(b, loc, marked, b.getI8Type())).getResult(0);
-    marks = writeLoop(0, marks);
-    AffineMap identity = b.getMultiDimIdentityMap(sizes.size());
-    Value chosen = elementwise(b, loc, sizes, getElementTypeOrSelf(base), {base, marks},
-                               {identity, AffineMap::get(sizes.size(), 0, exprs, b.getContext())},
-                               [&](OpBuilder &body, Location loc, ValueRange args) -> Value {
-                                 Value none = arith::ConstantOp::create(body, loc, body.getI8IntegerAttr(0));
-                                 Value isMarked =
-                                     arith::CmpIOp::create(body, loc, arith::CmpIPredicate::ne, args[1], none);
-                                 Value number = arith::ConstantOp::create(body, loc, splatConstant(insert.getScalar()));
-                                 return arith::SelectOp::create(body, loc, isMarked, number, args[0]);
-                               });
-    remark::passed(loc, remark::RemarkOpts::name("Planes").category("attn-mark-places"))
-        << "a number that is put at places is chosen by a table of them";
-    b.replaceOp(outer, castTo(b, loc, chosen, outer.getResult(0).getType()));
+void markPlanes(RewriterBase &b, const Planes &planes) {
+  scf::ForOp outer = planes.nest.loops.front();
+  tensor::InsertOp insert = planes.nest.insert;
+  Location loc = insert.getLoc();
+  Value base = outer.getInits().front();
+  b.setInsertionPoint(outer);
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, base), marked;
+  SmallVector<AffineExpr> exprs;
+  for (unsigned dim : planes.dims) {
+    marked.push_back(sizes[dim]);
+    exprs.push_back(b.getAffineDimExpr(dim));
   }
-
-private:
-  Value writeLoop(unsigned n, Value marks) {
-    tensor::InsertOp insert = planes.nest.insert;
-    Location loc = insert.getLoc();
-    if (n == planes.nest.loops.size()) {
-      SmallVector<Value> place;
-      for (unsigned dim : planes.dims)
-        place.push_back(clone(insert.getIndices()[dim]));
-      Value one = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(1));
-      return tensor::InsertOp::create(b, loc, one, marks, place);
-    }
-    scf::ForOp loop = planes.nest.loops[n];
-    Value zero = arith::ConstantIndexOp::create(b, loc, 0), one = arith::ConstantIndexOp::create(b, loc, 1);
-    // One turn says what all do, if there is one.
-    Value count =
-        planes.isWhole[n] ? b.createOrFold<arith::MinSIOp>(loc, loop.getUpperBound(), one) : loop.getUpperBound();
-    auto marking = scf::ForOp::create(b, loc, zero, count, one, marks);
-    mapping.map(loop.getInductionVar(), marking.getInductionVar());
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(marking.getBody());
-    Value inner = writeLoop(n + 1, marking.getRegionIterArg(0));
-    scf::YieldOp::create(b, loc, inner);
-    return marking.getResult(0);
-  }
-
-  /// `value` in the new loops.
-  Value clone(Value value) {
-    Operation *op = value.getDefiningOp();
-    if (mapping.contains(value) || !op || !scf::ForOp(planes.nest.loops.front())->isProperAncestor(op))
-      return mapping.lookupOrDefault(value);
-    for (Value operand : op->getOperands())
-      clone(operand);
-    return b.clone(*op, mapping)->getResult(cast<OpResult>(value).getResultNumber());
-  }
-
-  RewriterBase &b;
-  const Planes &planes;
-  IRMapping mapping;
-};
+  auto mark = [&](OpBuilder &b, Location loc, ValueRange place, ValueRange carried) -> SmallVector<Value> {
+    SmallVector<Value> at = llvm::map_to_vector(planes.dims, [&](unsigned dim) -> Value { return place[dim]; });
+    Value one = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(1));
+    return {tensor::InsertOp::create(b, loc, one, carried.front(), at)};
+  };
+  // One turn says what all do, if there is one.
+  auto count = [&](OpBuilder &b, unsigned n) -> Value {
+    Value all = scf::ForOp(planes.nest.loops[n]).getUpperBound();
+    return planes.isWhole[n] ? b.createOrFold<arith::MinSIOp>(loc, all, arith::ConstantIndexOp::create(b, loc, 1))
+                             : all;
+  };
+  Value marks = planes.nest.again(b, filledTensor(b, loc, marked, b.getI8IntegerAttr(0)), mark, count).front();
+  AffineMap identity = b.getMultiDimIdentityMap(sizes.size());
+  Value chosen = elementwise(b, loc, sizes, getElementTypeOrSelf(base), {base, marks},
+                             {identity, AffineMap::get(sizes.size(), 0, exprs, b.getContext())},
+                             formula([&](Code &k, ArrayRef<Num> x) {
+                               TypedAttr number = splatConstant(insert.getScalar());
+                               return select(x[1] != 0, k.asNum(arith::ConstantOp::create(k.b, k.loc, number)), x[0]);
+                             }));
+  remark::passed(loc, remark::RemarkOpts::name("Planes").category("attn-mark-places"))
+      << "a number that is put at places is chosen by a table of them";
+  b.replaceOp(outer, castTo(b, loc, chosen, outer.getResult(0).getType()));
+}
 
 bool becomesScores(Value value) {
   return hasUse(
@@ -213,7 +174,7 @@ struct MarkPlacesPass : impl::MarkPlacesPassBase<MarkPlacesPass> {
           !becomesScores(loop.getResult(0)))
         continue;
       if (std::optional<Planes> planes = PlaneReader(*nest, symbols, weights).read())
-        PlaneMarker(b, *planes).write();
+        markPlanes(b, *planes);
     }
   }
 
