@@ -102,12 +102,29 @@ std::pair<Value, AffineMap> writeLists(const Table &table, const BlockGrid &grid
   return {operand, AffineMap::get(A::kDims, 0, exprs, b.getContext())};
 }
 
+/// `op` with `lists` of blocks, read through `map`, in the place of term `number` of its mask; without what it does in
+/// rows that see no key, where there are none.
+AttentionOp withBlocks(RewriterBase &rewriter, AttentionOp op, size_t number, BlocksAttr blocks, Value lists,
+                       AffineMap map, bool seesKeys = false) {
+  AttentionParts parts = op.getParts();
+  size_t position = llvm::count_if(ArrayRef(parts.mask).take_front(number), takesMaskOperand);
+  parts.mask[number] = blocks;
+  parts.maps[op.getNumOperands() - parts.maskOperands.size() + position] = map;
+  parts.maskOperands[position] = lists;
+  if (seesKeys)
+    parts.maskedRows = MaskedRows::nan;
+  rewriter.setInsertionPoint(op);
+  auto to = AttentionOp::create(rewriter, op.getLoc(), parts);
+  for (auto [from, into] : llvm::zip_equal(op->getRegions(), to->getRegions()))
+    if (!seesKeys || &from != &op.getMasked())
+      into.takeBody(from);
+  rewriter.replaceOp(op, to->getResults());
+  return to;
+}
+
 /// The attention with one more of its constant masks as lists of blocks, or null.
 AttentionOp listOne(AttentionOp op, IRRewriter &rewriter, const SymbolTable &symbols, const WeightStore *weights) {
-  unsigned operand = 0;
   for (auto [number, term] : llvm::enumerate(op.getMaskTerms())) {
-    unsigned position = operand;
-    operand += takesMaskOperand(term.term);
     if (!isa<DenseMaskAttr>(term.term))
       continue;
     std::optional<Table> table = readTable(term, symbols, weights);
@@ -117,21 +134,10 @@ AttentionOp listOne(AttentionOp op, IRRewriter &rewriter, const SymbolTable &sym
     if (!grid)
       continue;
     rewriter.setInsertionPoint(op);
-    AttentionParts parts = op.getParts();
     auto [lists, map] = writeLists(*table, *grid, rewriter, op.getLoc());
-    size_t firstMap = op.getNumOperands() - parts.maskOperands.size();
-    parts.mask[number] = BlocksAttr::get(op.getContext(), grid->rows, grid->columns);
-    parts.maskOperands[position] = lists;
-    parts.maps[firstMap + position] = map;
-    bool isIdle = op.getMaskedRows() == MaskedRows::finite && parts.mask.size() == 1 && table->showsEachRowAKey();
-    if (isIdle)
-      parts.maskedRows = MaskedRows::nan;
-    auto to = AttentionOp::create(rewriter, op.getLoc(), parts);
-    for (auto [from, into] : llvm::zip_equal(op->getRegions(), to->getRegions()))
-      if (!isIdle || &from != &op.getMasked())
-        into.takeBody(from);
-    rewriter.replaceOp(op, to->getResults());
-    return to;
+    bool seesKeys = op.getMaskedRows() == MaskedRows::finite && op.getMask().size() == 1 && table->showsEachRowAKey();
+    return withBlocks(rewriter, op, number, BlocksAttr::get(op.getContext(), grid->rows, grid->columns), lists, map,
+                      seesKeys);
   }
   return {};
 }
@@ -174,10 +180,7 @@ void settleMasked(AttentionOp op, const MaskTerm &term, RewriterBase &rewriter) 
 /// The attention with one more of its masks, a table of edges, as lists of the keys of each query, or null.
 AttentionOp listEdgesOfOne(AttentionOp op, IRRewriter &rewriter, const SymbolTable &symbols, const WeightStore *weights,
                            EdgeListCache &cache) {
-  unsigned operand = 0;
   for (auto [number, term] : llvm::enumerate(op.getMaskTerms())) {
-    unsigned position = operand;
-    operand += takesMaskOperand(term.term);
     if (!isa<DenseMaskAttr>(term.term) || term.map.getNumResults() != 2)
       continue;
     std::optional<unsigned> first = AttentionOp::getNamedDim(term.map.getResult(0)),
@@ -194,17 +197,9 @@ AttentionOp listEdgesOfOne(AttentionOp op, IRRewriter &rewriter, const SymbolTab
       continue;
     if (!lists)
       lists = listEdges(*table, queries, rewriter);
-    AttentionParts parts = op.getParts();
-    size_t firstMap = op.getNumOperands() - parts.maskOperands.size();
-    parts.mask[number] = BlocksAttr::get(op.getContext(), 1, 1);
-    parts.maskOperands[position] = lists;
-    parts.maps[firstMap + position] = AffineMap::get(A::kDims, 0, rewriter.getAffineDimExpr(A::I));
-    rewriter.setInsertionPoint(op);
-    auto to = AttentionOp::create(rewriter, op.getLoc(), parts);
-    for (auto [from, into] : llvm::zip_equal(op->getRegions(), to->getRegions()))
-      into.takeBody(from);
-    rewriter.replaceOp(op, to->getResults());
-    if (to.getMaskedRows() == MaskedRows::finite && parts.mask.size() == 1)
+    AttentionOp to = withBlocks(rewriter, op, number, BlocksAttr::get(op.getContext(), 1, 1), lists,
+                                AffineMap::get(A::kDims, 0, rewriter.getAffineDimExpr(A::I)));
+    if (to.getMaskedRows() == MaskedRows::finite && to.getMask().size() == 1)
       settleMasked(to, term, rewriter);
     return dropUnusedCaptures(rewriter, to);
   }
@@ -222,11 +217,11 @@ struct ListBlocksPass : impl::ListBlocksPassBase<ListBlocksPass> {
     EdgeListCache edges;
     for (AttentionOp op : collect<AttentionOp>(getOperation())) {
       bool isListed = false;
-      while (AttentionOp with = listOne(op, rewriter, symbols, weights)) {
-        op = with;
-        isListed = true;
-      }
-      while (AttentionOp with = listEdgesOfOne(op, rewriter, symbols, weights, edges)) {
+      auto listNext = [&]() {
+        AttentionOp with = listOne(op, rewriter, symbols, weights);
+        return with ? with : listEdgesOfOne(op, rewriter, symbols, weights, edges);
+      };
+      while (AttentionOp with = listNext()) {
         op = with;
         isListed = true;
       }
