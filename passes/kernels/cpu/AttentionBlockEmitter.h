@@ -93,9 +93,9 @@ private:
   Mask isLiveTile(const Index &key, bool isEdge);
   Mask isListedTile();
   Vecs marksOfTile();
-  void applyRegion(mlir::Block &block, mlir::Value result, Vecs &tile, const Index &key, bool isEdge);
-  void applyInLoop(mlir::Block &block, mlir::Value result, Vecs &tile, const Index &key, bool isEdge);
-  void applyToKey(mlir::Block &block, mlir::Value result, llvm::MutableArrayRef<Vec> scores, const Index &position,
+  void applyRegion(mlir::Block &block, Vecs &tile, const Index &key, bool isEdge);
+  void applyInLoop(mlir::Block &block, Vecs &tile, const Index &key, bool isEdge);
+  void applyToKey(mlir::Block &block, llvm::MutableArrayRef<Vec> scores, const Index &position,
                   llvm::function_ref<llvm::SmallVector<Term>(size_t)> capturedOf);
   void keepScores(ExtraSource stage, const Index &first, bool isEdge, const Vecs &scores);
 

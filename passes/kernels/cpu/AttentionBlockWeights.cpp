@@ -192,7 +192,7 @@ void BlockEmitter::storeWeights(const Index &row, const Index &first, bool isEdg
   }
   keepScores(ExtraSource::weights, first, isEdge, scores);
   if (spec.weight)
-    applyRegion(*spec.weight, Value(), scores, first, isEdge);
+    applyRegion(*spec.weight, scores, first, isEdge);
   keepScores(ExtraSource::final_weights, first, isEdge, scores);
   for (int64_t v = 0; v < vectors; ++v)
     keepWeights(row, v, columnOf(scores, v));

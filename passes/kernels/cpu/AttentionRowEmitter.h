@@ -40,7 +40,7 @@ private:
   Vec narrowProducts(const Indices &offsets);
   Vec wideProducts(const Indices &offsets, bool isEdge);
   Vec scoreTile(const Index &first, bool isEdge);
-  Vec applyRegion(mlir::Block &block, mlir::Value result, const Vec &scores, const Index &first, bool isEdge);
+  Vec applyRegion(mlir::Block &block, const Vec &scores, const Index &first, bool isEdge);
   Mask visibleKeys(const Index &first, bool isEdge);
   Vec sumLanes(Vecs rows);
   Term readCapture(const OperandView &capture, const Index &first, bool isEdge);

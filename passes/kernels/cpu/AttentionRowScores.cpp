@@ -50,7 +50,7 @@ Vec RowEmitter::term(const Vec &elements, const Vec &query, const Vec &weight, i
       return 1.0 - 2.0 / (k.exp2(k.clamp(x, 20) * (2 * kLog2E)) + 1.0);
     if (!spec.activation)
       return x;
-    x = k.asVec(*vectorizeBlock(k.b, *spec.activation, x.value(), lanes, nullptr));
+    x = k.asVec(vectorizeBlock(k.b, *spec.activation, x.value(), lanes));
     // Beyond the key width the activation may be anything.
     return rest < lanes ? select(firstLanes(k.index(rest), lanes), x, k.splat(0)) : x;
   };
@@ -105,7 +105,7 @@ Vec RowEmitter::wideProducts(const Indices &offsets, bool isEdge) {
 }
 
 /// What `block` makes of the scores of a register of keys from `first` on.
-Vec RowEmitter::applyRegion(Block &block, Value result, const Vec &scores, const Index &first, bool isEdge) {
+Vec RowEmitter::applyRegion(Block &block, const Vec &scores, const Index &first, bool isEdge) {
   SmallVector<Value> arguments{scores};
   for (auto [n, capture] : llvm::enumerate(captures)) {
     bool isUsed = !block.getArgument(1 + n).use_empty();
@@ -116,7 +116,7 @@ Vec RowEmitter::applyRegion(Block &block, Value result, const Vec &scores, const
       return isPicked ? scratch.keys.vector(lanes, first) : k.indicesFrom(first);
     return dim == Dim::B ? batch : dim == Dim::H ? head : row;
   };
-  return k.asVec(*vectorizeBlock(k.b, block, arguments, lanes, index, nullptr, result));
+  return k.asVec(vectorizeBlock(k.b, block, arguments, lanes, index));
 }
 
 /// The keys from `first` on that the query sees; null where it sees all.
@@ -136,7 +136,7 @@ Mask RowEmitter::visibleKeys(const Index &first, bool isEdge) {
 Vec RowEmitter::scoreTile(const Index &first, bool isEdge) {
   Vec scores = products(first, isEdge);
   if (!pureScale)
-    scores = applyRegion(*spec.score, spec.scoreValue, scores, first, isEdge);
+    scores = applyRegion(*spec.score, scores, first, isEdge);
   if (Mask isVisible = visibleKeys(first, isEdge); isVisible.value())
     scores = select(isVisible, scores, k.splat(-k.kInfinity));
   return isEdge ? select(firstLanes(end - first, lanes), scores, k.splat(-k.kInfinity)) : scores;

@@ -26,7 +26,7 @@ Vecs BlockEmitter::scoreTile(const Index &first, const Index &row, bool isEdge, 
                                   : givenTile(first, isEdge);
   keepScores(ExtraSource::raw_scores, first, isEdge, scores);
   if (!pureScale)
-    applyRegion(*spec.score, spec.scoreValue, scores, first, isEdge);
+    applyRegion(*spec.score, scores, first, isEdge);
   keepScores(ExtraSource::scores, first, isEdge, scores);
   if (!mask.isFull() || !dense.empty() || !lists.isFull())
     scores = maskTile(first, isEdge, scores);
@@ -196,9 +196,7 @@ Vecs BlockEmitter::sumTile(const Index &first, bool isEdge) {
     // Four with an estimated reciprocal: additive B8 n64 m256 d512 on one thread 5.9 instead of 6.6 ms (Intel).
     return spec.hasSlowDivision ? shared(4, pairs) : pairs();
   }
-  auto activate = [&](Value x) {
-    return spec.activation ? *vectorizeBlock(k.b, *spec.activation, x, lanes, nullptr) : x;
-  };
+  auto activate = [&](Value x) { return spec.activation ? vectorizeBlock(k.b, *spec.activation, x, lanes) : x; };
   return k.loop(0, keyWidth, 1, zeroTile(), [&](Index d, Vecs sums) {
     Vecs columns = rowOf(scratch.queries, d);
     Vec a;
@@ -294,7 +292,7 @@ Vecs BlockEmitter::maskedTile(const Index &first, bool isEdge, const Vecs &score
   if (again) {
     Vecs other = scores;
     if (spec.masked)
-      applyRegion(*spec.masked, Value(), other, first, isEdge);
+      applyRegion(*spec.masked, other, first, isEdge);
     for (size_t n = 0; n < hidden.size(); ++n)
       hidden[n] = select(again->takesPart, other[n], low);
   }
@@ -357,9 +355,9 @@ Mask BlockEmitter::isLiveTile(const Index &first, bool isEdge) {
 }
 
 /// Replaces each element of a tile by what `region` makes of it.
-void BlockEmitter::applyRegion(Block &region, Value result, Vecs &tile, const Index &first, bool isEdge) {
+void BlockEmitter::applyRegion(Block &region, Vecs &tile, const Index &first, bool isEdge) {
   if (k.isDear(&region))
-    return applyInLoop(region, result, tile, first, isEdge);
+    return applyInLoop(region, tile, first, isEdge);
   // Read only what the region uses.
   std::vector<CaptureReader::Tile> captured(readers.size());
   for (auto [n, reader] : llvm::enumerate(readers))
@@ -367,13 +365,13 @@ void BlockEmitter::applyRegion(Block &region, Value result, Vecs &tile, const In
       captured[n] = reader.read(first, spec.keyTile, isEdge, numKeys);
   for (int64_t r = 0; r < spec.keyTile; ++r) {
     auto row = MutableArrayRef(tile).slice(r * vectors, vectors);
-    applyToKey(region, result, row, first + r, [&](size_t n) { return captured[n][r]; });
+    applyToKey(region, row, first + r, [&](size_t n) { return captured[n][r]; });
   }
 }
 
 /// applyRegion by a loop over the keys of the tile, whose scores go through memory: scores and masks that are quantised
 /// were more than half of the code of a small model.
-void BlockEmitter::applyInLoop(Block &region, Value result, Vecs &tile, const Index &first, bool isEdge) {
+void BlockEmitter::applyInLoop(Block &region, Vecs &tile, const Index &first, bool isEdge) {
   for (auto [n, element] : llvm::enumerate(tile))
     scratch.tile.setVector(element, at(k.index(n / vectors), n % vectors));
   auto isUsed = [&](size_t n) { return !region.getArgument(1 + n).use_empty(); };
@@ -386,7 +384,7 @@ void BlockEmitter::applyInLoop(Block &region, Value result, Vecs &tile, const In
   }
   k.loop(0, spec.keyTile, 1, [&](Index r) {
     Vecs row = rowOf(scratch.tile, r);
-    applyToKey(region, result, row, first + r, [&](size_t n) -> SmallVector<Term> {
+    applyToKey(region, row, first + r, [&](size_t n) -> SmallVector<Term> {
       if (!readers[n].transposes())
         return readers[n].read(first + r, 1, isEdge, numKeys).front();
       return llvm::map_to_vector(rowOf(scratch.captured[n], r), [](const Vec &element) { return Term(element); });
@@ -399,7 +397,7 @@ void BlockEmitter::applyInLoop(Block &region, Value result, Vecs &tile, const In
 }
 
 /// Replaces the scores of one key by what `region` makes of them; `capturedOf`: the elements of a capture, by vector.
-void BlockEmitter::applyToKey(Block &region, Value result, MutableArrayRef<Vec> scores, const Index &position,
+void BlockEmitter::applyToKey(Block &region, MutableArrayRef<Vec> scores, const Index &position,
                               llvm::function_ref<SmallVector<Term>(size_t)> capturedOf) {
   std::vector<SmallVector<Term>> captured(readers.size());
   for (size_t n = 0; n < readers.size(); ++n)
@@ -414,8 +412,7 @@ void BlockEmitter::applyToKey(Block &region, Value result, MutableArrayRef<Vec> 
         return dim == Dim::B ? batch : head;
       return dim == Dim::J ? position : k.indicesFrom(queries.first + v * lanes).value();
     };
-    // canBuildAttention has asked canVectorizeBlock.
-    element = k.asVec(*vectorizeBlock(k.b, region, arguments, lanes, index, nullptr, result));
+    element = k.asVec(vectorizeBlock(k.b, region, arguments, lanes, index));
   }
 }
 

@@ -63,7 +63,7 @@ void PanelResult::store(const Vec &sum, const Index &row, const Index &panel, co
     for (auto [value, kind, buffer] : llvm::zip_equal(values, spec.operands, operands))
       if (!value)
         value = read(kind, buffer, row, column, columns, v);
-    result = k.asVec(*vectorizeBlock(k.b, *spec.epilogue, spec.getArguments(values, sum), lanes, nullptr));
+    result = k.asVec(vectorizeBlock(k.b, *spec.epilogue, spec.getArguments(values, sum), lanes));
   }
   if (Type element = c.memref().getElementType(); result.element() != element)
     result = convert(result, element);

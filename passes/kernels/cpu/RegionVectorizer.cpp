@@ -18,13 +18,13 @@ public:
   BlockVectorizer(OpBuilder &builder, int64_t lanes, IndexVectorFn indexVector)
       : builder(builder), lanes(lanes), indexVector(indexVector) {}
 
-  Value run(Block &block, ValueRange args, Value result) {
+  Value run(Block &block, ValueRange args) {
     for (auto [argument, value] : llvm::zip_equal(block.getArguments(), args))
       mapping.map(argument, value);
     for (Operation &op : block.without_terminator())
       cloneOp(op);
     Location loc = block.getTerminator()->getLoc();
-    return toVector(lookup(result ? result : block.getTerminator()->getOperand(0), loc), loc);
+    return toVector(lookup(block.getTerminator()->getOperand(0), loc), loc);
   }
 
 private:
@@ -53,6 +53,7 @@ private:
   void cloneOp(Operation &op) {
     Location loc = op.getLoc();
     if (std::optional<int64_t> dim = getIndexDim(&op)) {
+      assert(indexVector && "an index is used where none is known");
       mapping.map(op.getResult(0), indexVector(builder, loc, *dim));
       return;
     }
@@ -82,19 +83,9 @@ private:
 
 } // namespace
 
-FailureOr<Value> vectorizeBlock(OpBuilder &builder, Block &block, ValueRange args, int64_t lanes,
-                                IndexVectorFn indexVector, std::string *reason, Value result) {
-  if (!canVectorizeBlock(block, reason))
-    return failure();
-  if (!indexVector && llvm::any_of(block, [](Operation &op) { return getIndexDim(&op).has_value(); })) {
-    fail(reason, "an index is used where none is known");
-    return failure();
-  }
-  if (args.size() != block.getNumArguments()) {
-    fail(reason, Twine(args.size()) + " values for " + Twine(block.getNumArguments()) + " arguments");
-    return failure();
-  }
-  return BlockVectorizer(builder, lanes, indexVector).run(block, args, result);
+Value vectorizeBlock(OpBuilder &builder, Block &block, ValueRange args, int64_t lanes, IndexVectorFn indexVector) {
+  assert(canVectorizeBlock(block));
+  return BlockVectorizer(builder, lanes, indexVector).run(block, args);
 }
 
 } // namespace attn

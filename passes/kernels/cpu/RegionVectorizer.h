@@ -4,7 +4,6 @@
 #include "mlir/IR/Builders.h"
 #include "passes/kernels/spec/Regions.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
-#include <string>
 
 namespace attn {
 
@@ -22,12 +21,9 @@ using IndexVectorFn = llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Lo
 /// vector meets it; constants (also those that stand outside the block) become
 /// splats. Index ops ask `indexVector`, which may be null when there are none.
 ///
-/// With `result`, a value of the block, that one is returned instead.
-///
-/// Fails, and leaves nothing behind, where `canVectorizeBlock` is false.
-mlir::FailureOr<mlir::Value> vectorizeBlock(mlir::OpBuilder &builder, mlir::Block &block, mlir::ValueRange args,
-                                            int64_t lanes, IndexVectorFn indexVector, std::string *reason = nullptr,
-                                            mlir::Value result = {});
+/// Of a block for which `canVectorizeBlock` holds.
+mlir::Value vectorizeBlock(mlir::OpBuilder &builder, mlir::Block &block, mlir::ValueRange args, int64_t lanes,
+                           IndexVectorFn indexVector = nullptr);
 
 } // namespace attn
 

@@ -260,7 +260,7 @@ Nums AttentionEmitter::givenScores(const Index &key) {
   return scores;
 }
 
-Num AttentionEmitter::regionAt(Block &block, Value root, const Num &score, const Index &i, const Index &j) {
+Num AttentionEmitter::regionAt(Block &block, const Num &score, const Index &i, const Index &j) {
   SmallVector<Value> arguments = {score};
   for (size_t n = 0; n < spec.numCaptures; ++n)
     arguments.push_back(readAt(spec.firstCapture + n, i, j));
@@ -271,7 +271,7 @@ Num AttentionEmitter::regionAt(Block &block, Value root, const Num &score, const
     Value known[] = {batch, head, i, j};
     return known[place.getDim()];
   };
-  return k.cloneScalar(block, arguments, index, root);
+  return k.cloneScalar(block, arguments, index);
 }
 
 Nums AttentionEmitter::finishScores(const Nums &raw, const Index &key) {
@@ -280,7 +280,7 @@ Nums AttentionEmitter::finishScores(const Nums &raw, const Index &key) {
   for (int64_t r = 0; r < rows && !powerScale; ++r)
     for (int64_t c = 0; c < columns; ++c) {
       Index j = orLast(keyOf(key, c));
-      result.push_back(regionAt(*spec.score, spec.scoreValue, raw[result.size()], query(r), j));
+      result.push_back(regionAt(*spec.score, raw[result.size()], query(r), j));
     }
   seen.clear();
   keep(ExtraSource::scores, result, key);
@@ -316,7 +316,7 @@ Nums AttentionEmitter::masked(const Nums &values, const Index &key) {
       if (isSeen) {
         Num hidden = hiddenScore();
         if (spec.letsHiddenTakePart()) {
-          Num other = spec.masked ? regionAt(*spec.masked, {}, score, i, j) : score;
+          Num other = spec.masked ? regionAt(*spec.masked, score, i, j) : score;
           hidden = testsHidden() ? other : select(takesPart[r], other, hidden);
         }
         score = select(*isSeen, score, hidden);

@@ -142,7 +142,7 @@ private:
   /// Weights of scores relative to `shift`, which is in the units of a maximum.
   Num weightOf(const Num &score, const Num &shift);
   Num roundToSoftmaxType(const Num &x);
-  Num regionAt(mlir::Block &block, mlir::Value root, const Num &score, const Index &i, const Index &j);
+  Num regionAt(mlir::Block &block, const Num &score, const Index &i, const Index &j);
   Nums masked(const Nums &values, const Index &key);
   /// Whether query `i` sees the key at `place`, or `j`, the last one, if that is behind it; none: it sees all.
   std::optional<Mask> isVisible(const Index &i, const Index &place, const Index &j);

@@ -119,7 +119,7 @@ Nums AttentionEmitter::finalWeights(const Nums &scores, const Index &key) {
       Num weight = weights[n], zero = k.f32(0);
       Index place = keyOf(key, c);
       if (spec.weight) {
-        weight = regionAt(*spec.weight, {}, weight, query(r), orLast(place));
+        weight = regionAt(*spec.weight, weight, query(r), orLast(place));
         if (keepsSeen())
           weight = select(seen[n] | (weights[n] != 0.0), weight, zero);
       }

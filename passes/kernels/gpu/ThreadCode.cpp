@@ -293,8 +293,7 @@ Nums ThreadCode::transposeFour(ArrayRef<Num> four) {
 
 Num ThreadCode::exp2Fast(const Num &x) { return asNum(intrinsic("llvm.nvvm.ex2.approx.ftz.f32", b.getF32Type(), {x})); }
 
-Num ThreadCode::cloneScalar(Block &block, ValueRange arguments, llvm::function_ref<Value(Operation &)> special,
-                            Value root) {
+Num ThreadCode::cloneScalar(Block &block, ValueRange arguments, llvm::function_ref<Value(Operation &)> special) {
   IRMapping map;
   map.map(block.getArguments(), arguments);
   for (Operation &each : block.without_terminator()) {
@@ -307,7 +306,7 @@ Num ThreadCode::cloneScalar(Block &block, ValueRange arguments, llvm::function_r
     else
       b.clone(each, map);
   }
-  return asNum(map.lookupOrDefault(root ? root : block.getTerminator()->getOperand(0)));
+  return asNum(map.lookupOrDefault(block.getTerminator()->getOperand(0)));
 }
 
 //===----------------------------------------------------------------------===//

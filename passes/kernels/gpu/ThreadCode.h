@@ -102,10 +102,10 @@ public:
   //===--- numbers --------------------------------------------------------===//
   /// 2^x with relative error 2^-22.
   Num exp2Fast(const Num &x);
-  /// `block`'s operations for one element; what it yields, or `root` of it.
+  /// `block`'s operations for one element: what it yields.
   /// `special` gives the result of an op that isn't cloned.
   Num cloneScalar(mlir::Block &block, mlir::ValueRange arguments,
-                  llvm::function_ref<mlir::Value(mlir::Operation &)> special = nullptr, mlir::Value root = {});
+                  llvm::function_ref<mlir::Value(mlir::Operation &)> special = nullptr);
 
   template <typename T> static llvm::SmallVector<mlir::Value> values(llvm::ArrayRef<T> terms) {
     return llvm::map_to_vector<6>(terms, [](const T &x) { return x.value(); });

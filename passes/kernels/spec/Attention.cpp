@@ -131,7 +131,6 @@ AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target, bool narrow,
   spec.weight = blockOf(op.getWeight());
   spec.activation = blockOf(op.getActivation());
   spec.masked = blockOf(op.getMasked());
-  spec.scoreValue = spec.score->getTerminator()->getOperand(0);
   size_t operand = firstMask;
   for (Attribute term : op.getMask()) {
     int64_t position = takesMaskOperand(term) ? static_cast<int64_t>(operand++) : -1;
@@ -222,7 +221,7 @@ std::optional<double> AttentionSpec::getPureScale() const {
       wants(ExtraSource::scores) || wants(ExtraSource::masked_scores))
     return std::nullopt;
   double scale = 1;
-  Value value = scoreValue;
+  Value value = score->getTerminator()->getOperand(0);
   while (value != score->getArgument(0)) {
     Operation *op = value.getDefiningOp();
     if (!isa_and_nonnull<arith::MulFOp, arith::DivFOp>(op))

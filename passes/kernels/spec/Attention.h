@@ -53,8 +53,6 @@ struct AttentionSpec {
 
   /// The regions' blocks, owned by the op; null is the identity.
   mlir::Block *score = nullptr, *weight = nullptr, *activation = nullptr, *masked = nullptr;
-  /// What the score block gives for the keys within the limits.
-  mlir::Value scoreValue;
   llvm::SmallVector<KeyLimit> limits;
   llvm::SmallVector<BlockList, 1> blockLists;
   /// What no kernel serves yet, if anything.
@@ -76,8 +74,8 @@ struct AttentionSpec {
   int64_t keyTile = 4;
   int64_t valueTile = 4;
   int64_t keyBlock = 256;
-  /// As many keys may there be that a sweep for weights finds the scores of the sweep before in memory, a quarter of L2;
-  /// those of more keys, or of 0, are computed again. A multiple of keyTile.
+  /// As many keys may there be that a sweep for weights finds the scores of the sweep before in memory, a quarter of
+  /// L2; those of more keys, or of 0, are computed again. A multiple of keyTile.
   int64_t storedKeys = 0;
 
   /// The spec of `op` with the tiles for `target`; with products of bf16 where
