@@ -1,4 +1,5 @@
 #include "passes/kernels/cpu/GemmEmitter.h"
+#include "passes/kernels/cpu/HalfParts.h"
 
 using namespace mlir;
 
@@ -243,23 +244,9 @@ Vecs GemmEmitter::loadPanelRow(const Index &step, int64_t row, const Vecs &scale
   if (wide)
     return wide->vectors(vectors, spec.lanes, step);
   int64_t stored = spec.lanes * spec.rowsPerStep();
-  Type i32 = k.b.getI32Type();
   Vecs loaded;
   for (int64_t v = 0; v < vectors; ++v) {
-    Vec x = panels.vector(stored, panelAt, step, v * stored);
-    switch (spec.storage) {
-    case PanelStorage::F32:
-    case PanelStorage::F16: // one instruction, with the load
-      x = convert(x, f32);
-      break;
-    case PanelStorage::BF16: // two rows in a word, the first one low
-      x = bitcast(x, i32);
-      x = bitcast(row == 0 ? x << 16 : x & ~int64_t(0xffff), f32);
-      break;
-    case PanelStorage::I8:
-      x = convert(convert(x, i32), f32);
-      break;
-    }
+    Vec x = widened(panels.vector(stored, panelAt, step, v * stored), spec.storage, row);
     loaded.push_back(scale.empty() ? x : x * scale[v]);
   }
   return loaded;

@@ -26,4 +26,20 @@ Vec toHalves(const Vec &x) {
 
 Vec toPairs(const Vec &first, const Vec &second) { return (wordsOf(first) >> kHalfBits) | wordsOf(second); }
 
+Vec widened(const Vec &stored, PanelStorage storage, int64_t part) {
+  Type f32 = stored.builder().getF32Type();
+  switch (storage) {
+  case PanelStorage::F32:
+  case PanelStorage::F16: // one instruction, with the load
+    return convert(stored, f32);
+  case PanelStorage::BF16: { // the first row is low
+    Vec words = wordsOf(stored);
+    return bitcast(part == 0 ? words << kHalfBits : words & kUpperHalf, f32);
+  }
+  case PanelStorage::I8:
+    return convert(convert(stored, stored.builder().getI32Type()), f32);
+  }
+  llvm_unreachable("covered switch");
+}
+
 } // namespace attn

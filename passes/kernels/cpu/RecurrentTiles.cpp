@@ -1,4 +1,5 @@
 // The sums of a panel and what follows from them; Recurrent.cpp has the steps.
+#include "passes/kernels/cpu/HalfParts.h"
 #include "passes/kernels/cpu/PanelTile.h"
 #include "passes/kernels/cpu/RecurrentEmitter.h"
 #include "passes/kernels/shared/Exponential.h"
@@ -166,21 +167,7 @@ SmallVector<Vec> RecurrentEmitter::addProducts(const Products &of, Index begin, 
 
 /// Weights of one row as f32; of an interleaved pair, those of its `part`.
 Vec RecurrentEmitter::loadWeights(unsigned sweep, Index offset, int64_t part) {
-  Type f32 = k.b.getF32Type(), i32 = k.b.getI32Type();
-  Vec x = panels(sweep).vector(lanes * spec.rowsPerStep(), offset);
-  switch (spec.storage) {
-  case PanelStorage::F32:
-    return x;
-  case PanelStorage::F16:
-    return convert(x, f32);
-  case PanelStorage::BF16: { // two rows in a word, the first one low
-    Vec words = bitcast(x, i32);
-    return bitcast(part == 0 ? words << 16 : words & 0xffff0000, f32);
-  }
-  case PanelStorage::I8:
-    return convert(convert(x, i32), f32);
-  }
-  llvm_unreachable("covered switch");
+  return widened(panels(sweep).vector(lanes * spec.rowsPerStep(), offset), spec.storage, part);
 }
 
 void RecurrentEmitter::emitBlock(const Task &task, unsigned number, Index panel, Index row, int64_t height) {
