@@ -54,9 +54,7 @@ bool canBuildRange(const RangeSpec &spec, std::string *reason) {
   if (spec.type && spec.type.getElementType().isF32() && spec.type.getRank() > 0 && spec.lanes > 0 &&
       RangeSpec::kParts % spec.lanes == 0)
     return true;
-  if (reason)
-    *reason = "it is not of f32, or of rank 0";
-  return false;
+  return fail(reason, "it is not of f32, or of rank 0");
 }
 
 func::FuncOp buildRange(OpBuilder &builder, Location loc, const RangeSpec &spec) {
@@ -73,9 +71,9 @@ func::FuncOp buildRange(OpBuilder &builder, Location loc, const RangeSpec &spec)
   Index length = ceilTo(ceilDiv(size, RangeSpec::kParts), step);
   k.parallel(k.index(RangeSpec::kParts), [&](Index part) {
     Index begin = minimum(part * length, size);
-    auto [most, few] = reduce(k, input, begin, minimum(begin + length, size), spec.lanes);
-    parts.set(extract(most, 0), 0, part);
-    parts.set(extract(few, 0), 1, part);
+    auto [top, bottom] = reduce(k, input, begin, minimum(begin + length, size), spec.lanes);
+    parts.set(extract(top, 0), 0, part);
+    parts.set(extract(bottom, 0), 1, part);
   });
   auto finish = [&](int64_t row, const Buffer &result, double neutral, Vec (*combine)(const Vec &, const Vec &)) {
     Vec all = k.splat(k.f32(neutral), spec.lanes);

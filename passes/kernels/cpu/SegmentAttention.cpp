@@ -4,6 +4,7 @@
 #include "passes/kernels/shared/Exponential.h"
 #include "passes/kernels/shared/KernelFunction.h"
 #include "passes/kernels/spec/Storage.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
@@ -174,10 +175,7 @@ int64_t SegmentAttentionSpec::valueLanes() const {
 }
 
 std::string SegmentAttentionSpec::symbol() const {
-  std::string sizes;
-  for (MemRefType type : types)
-    for (int64_t size : type.getShape())
-      sizes += (sizes.empty() ? "" : "x") + (ShapedType::isDynamic(size) ? std::string("n") : std::to_string(size));
+  std::string sizes = llvm::join(llvm::map_range(types, shapeText), "x");
   std::string name = llvm::formatv("segment_attention_f32{0}_{1}_v{2}", hasRows ? "_rows" : "", sizes, lanes);
   if (epsilon != 0)
     name += llvm::formatv("_e{0:x-}", llvm::bit_cast<uint32_t>(epsilon));
@@ -187,19 +185,14 @@ std::string SegmentAttentionSpec::symbol() const {
 }
 
 bool canBuildSegmentAttention(const SegmentAttentionSpec &spec, std::string *reason) {
-  auto no = [&](StringRef why) {
-    if (reason)
-      *reason = why.str();
-    return false;
-  };
   if (!spec.types.front().getElementType().isF32())
-    return no("its scores are not f32");
+    return fail(reason, "its scores are not f32");
   if (ShapedType::isDynamic(spec.heads()) || ShapedType::isDynamic(spec.width()))
-    return no("the number of its heads or their width is open");
+    return fail(reason, "the number of its heads or their width is open");
   if (spec.heads() == 0 || spec.width() == 0)
-    return no("it has no element");
+    return fail(reason, "it has no element");
   if (spec.heads() * llvm::divideCeil(spec.width(), spec.valueLanes()) > kMostRegisters)
-    return no("a row of its result is longer than 512 registers");
+    return fail(reason, "a row of its result is longer than 512 registers");
   return true;
 }
 

@@ -147,14 +147,6 @@ private:
   int64_t lanes;
 };
 
-std::string describe(MemRefType type) {
-  std::string text;
-  for (int64_t size : type.getShape())
-    text += (ShapedType::isDynamic(size) ? std::string("n") : std::to_string(size)) + "x";
-  llvm::raw_string_ostream(text) << type.getElementType();
-  return text;
-}
-
 } // namespace
 
 TopKSpec TopKSpec::get(TopKOp op, TargetAttr target) {
@@ -163,8 +155,8 @@ TopKSpec TopKSpec::get(TopKOp op, TargetAttr target) {
 }
 
 std::string TopKSpec::symbol() const {
-  return llvm::formatv("top_{0}_{1}{2}_{3}_v{4}", describe(positions), smallest ? "least_" : "", isUnsigned ? "u" : "s",
-                       describe(input), lanes);
+  return llvm::formatv("top_{0}xi64_{1}{2}_{3}x{4}_v{5}", shapeText(positions), smallest ? "least_" : "",
+                       isUnsigned ? "u" : "s", shapeText(input), input.getElementType(), lanes);
 }
 
 bool canBuildTopK(const TopKSpec &spec, std::string *reason) {
@@ -172,9 +164,7 @@ bool canBuildTopK(const TopKSpec &spec, std::string *reason) {
   if (element.isF16() || element.isBF16() || element.isF32() || element.isF64() || element.isInteger(8) ||
       element.isInteger(16) || element.isInteger(32) || element.isInteger(64))
     return true;
-  if (reason)
-    *reason = "its element type has no kernel";
-  return false;
+  return fail(reason, "its element type has no kernel");
 }
 
 func::FuncOp buildTopK(OpBuilder &builder, Location loc, const TopKSpec &spec) {

@@ -41,6 +41,13 @@ int64_t getCost(Block *block) {
 
 std::string sizeText(int64_t size) { return ShapedType::isDynamic(size) ? "x" : std::to_string(size); }
 
+std::string shapeText(MemRefType type) {
+  std::string text;
+  for (int64_t size : type.getShape())
+    text += (text.empty() ? "" : "x") + (ShapedType::isDynamic(size) ? std::string("n") : std::to_string(size));
+  return text;
+}
+
 bool fail(std::string *reason, const Twine &text) {
   if (reason)
     *reason = text.str();

@@ -3,6 +3,7 @@
 
 #include "mlir/IR/Block.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/Twine.h"
 #include <optional>
@@ -33,6 +34,9 @@ std::string blockSignature(mlir::Block &block);
 
 /// A size as it stands in the names of kernels: x where the run knows it.
 std::string sizeText(int64_t size);
+
+/// The sizes of a buffer so, with x between them; n where the run knows one.
+std::string shapeText(mlir::MemRefType type);
 
 /// Says in `reason`, if given, why something cannot be built; false.
 bool fail(std::string *reason, const llvm::Twine &text);

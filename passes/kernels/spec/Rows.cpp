@@ -7,16 +7,6 @@
 using namespace mlir;
 
 namespace attn {
-namespace {
-
-std::string shapeText(MemRefType type) {
-  std::string text;
-  for (int64_t size : type.getShape())
-    text += (text.empty() ? "" : "x") + (ShapedType::isDynamic(size) ? std::string("n") : std::to_string(size));
-  return text;
-}
-
-} // namespace
 
 SoftmaxSpec SoftmaxSpec::get(SoftmaxOp op, TargetAttr target) {
   return {bufferOf(op.getInput()), static_cast<int64_t>(op.getDim()), op.getLog(), target.getF32Lanes()};
