@@ -51,6 +51,22 @@ Value toMatrix(OpBuilder &b, Location loc, Value value, unsigned leading) {
   return tensor::CollapseShapeOp::create(b, loc, value, groups);
 }
 
+Value toCube(OpBuilder &b, Location loc, Value value, unsigned batch, unsigned rows, ArrayRef<OpFoldResult> sizes) {
+  auto type = cast<RankedTensorType>(value.getType());
+  unsigned rank = type.getRank();
+  if (batch == 0) {
+    auto cube = RankedTensorType::get({1, countElements(type, 0, rows), countElements(type, rows, rank - rows)},
+                                      type.getElementType());
+    return tensor::ExpandShapeOp::create(b, loc, cube, toMatrix(b, loc, value, rows),
+                                         ArrayRef<ReassociationIndices>{{0, 1}, {2}}, sizes);
+  }
+  if (rank == 3)
+    return value;
+  return tensor::CollapseShapeOp::create(
+      b, loc, value,
+      ArrayRef<ReassociationIndices>{dimRange(0, batch), dimRange(batch, batch + rows), dimRange(batch + rows, rank)});
+}
+
 Value fromMatrix(OpBuilder &b, Location loc, Value matrix, RankedTensorType type, ArrayRef<OpFoldResult> sizes,
                  unsigned leading) {
   Type element = type.getElementType();

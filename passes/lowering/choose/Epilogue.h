@@ -50,7 +50,10 @@ mlir::ReassociationIndices dimRange(int64_t first, int64_t end);
 int64_t countElements(mlir::RankedTensorType type, unsigned first, unsigned count);
 /// `value` as a matrix whose rows are its first `leading` dimensions.
 mlir::Value toMatrix(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value, unsigned leading);
-/// The inverse: `matrix` as a tensor of `type` and `sizes`, the first `leading` of which are rows.
+/// `value` as matrices, one for each place of its first `batch` dimensions, whose rows are the next `rows`; of `sizes`.
+mlir::Value toCube(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value, unsigned batch, unsigned rows,
+                   llvm::ArrayRef<mlir::OpFoldResult> sizes);
+/// The inverse of toMatrix: `matrix` as a tensor of `type` and `sizes`, the first `leading` of which are rows.
 mlir::Value fromMatrix(mlir::OpBuilder &b, mlir::Location loc, mlir::Value matrix, mlir::RankedTensorType type,
                        llvm::ArrayRef<mlir::OpFoldResult> sizes, unsigned leading);
 /// An operand of the epilogue of a product with `rows` leading dimensions in the shape that the kernel reads.

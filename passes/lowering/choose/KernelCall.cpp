@@ -31,6 +31,12 @@ void castToArguments(OpBuilder &b, Location loc, func::FuncOp kernel, MutableArr
   }
 }
 
+KernelOp callKernel(OpBuilder &b, Location loc, func::FuncOp kernel, ValueRange inputs, ValueRange inits,
+                    ArrayRef<int64_t> elementwise) {
+  return KernelOp::create(b, loc, inits.getTypes(), FlatSymbolRefAttr::get(kernel), inputs, inits,
+                          b.getDenseI64ArrayAttr(elementwise));
+}
+
 SmallVector<Value> makeResultInits(RewriterBase &rewriter, Operation *op, ArrayRef<SmallVector<OpFoldResult>> sizes) {
   SmallVector<Value> inits;
   for (auto [result, shape] : llvm::zip_equal(op->getResults(), sizes)) {
@@ -47,8 +53,7 @@ SmallVector<Value> makeResultInits(RewriterBase &rewriter, Operation *op, ArrayR
 
 void replaceByCall(RewriterBase &rewriter, Operation *op, func::FuncOp kernel, ValueRange inputs, ValueRange inits,
                    ArrayRef<int64_t> elementwise) {
-  auto call = KernelOp::create(rewriter, op->getLoc(), inits.getTypes(), SymbolRefAttr::get(kernel), inputs, inits,
-                               rewriter.getDenseI64ArrayAttr(elementwise));
+  KernelOp call = callKernel(rewriter, op->getLoc(), kernel, inputs, inits, elementwise);
   if (Attribute flops = op->getAttr(AttnDialect::kFlopsAttr))
     call->setAttr(AttnDialect::kFlopsAttr, flops);
   rewriter.replaceOp(op, call.getOutputs().take_front(op->getNumResults()));

@@ -37,6 +37,10 @@ private:
 void castToArguments(mlir::OpBuilder &b, mlir::Location loc, mlir::func::FuncOp kernel,
                      llvm::MutableArrayRef<mlir::Value> inputs);
 
+/// Calls `kernel` on `inputs` and `inits`, what it writes; the inputs in `elementwise` may be the result's buffer.
+KernelOp callKernel(mlir::OpBuilder &b, mlir::Location loc, mlir::func::FuncOp kernel, mlir::ValueRange inputs,
+                    mlir::ValueRange inits, llvm::ArrayRef<int64_t> elementwise = {});
+
 /// An empty tensor for each result of `op`; `sizes` are those of the results.
 llvm::SmallVector<mlir::Value> makeResultInits(mlir::RewriterBase &rewriter, mlir::Operation *op,
                                                llvm::ArrayRef<llvm::SmallVector<mlir::OpFoldResult>> sizes);

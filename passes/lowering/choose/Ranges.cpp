@@ -1,6 +1,7 @@
 #include "passes/lowering/choose/Ranges.h"
 #include "dialects/attn/AttnOps.h"
 #include "passes/graph/Structured.h"
+#include "passes/lowering/choose/KernelCall.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -49,8 +50,7 @@ void callRange(const TensorRange &range, func::FuncOp kernel, int64_t parts) {
   Type f32 = rewriter.getF32Type();
   auto empty = [&](ArrayRef<int64_t> shape) -> Value { return tensor::EmptyOp::create(rewriter, loc, shape, f32); };
   SmallVector<Value> inits = {empty({2, parts}), empty({}), empty({})};
-  auto call = KernelOp::create(rewriter, loc, TypeRange(ValueRange(inits)), FlatSymbolRefAttr::get(kernel),
-                               range.tensor(), inits, rewriter.getDenseI64ArrayAttr({}));
+  KernelOp call = callKernel(rewriter, loc, kernel, range.tensor(), inits);
   rewriter.replaceOp(range.greatest, call->getResult(1));
   rewriter.replaceOp(range.least, call->getResult(2));
 }

@@ -116,8 +116,7 @@ void callRecurrent(RewriterBase &b, const RecurrentLayer &layer, func::FuncOp ke
     inits.push_back(castTo(b, loc, tensor::EmptyOp::create(b, loc, shape, type.getElementType()),
                            RankedTensorType::get(type.getShape(), type.getElementType())));
   }
-  auto call = KernelOp::create(b, loc, ValueRange(inits).getTypes(), SymbolRefAttr::get(kernel), operands, inits,
-                               b.getDenseI64ArrayAttr({}));
+  KernelOp call = callKernel(b, loc, kernel, operands, inits);
   SmallVector<Value> results;
   for (auto [n, result] : llvm::enumerate(layer.op->getResults()))
     results.push_back(castTo(b, loc, call.getResult(n), result.getType()));

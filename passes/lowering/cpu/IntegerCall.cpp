@@ -74,18 +74,11 @@ Value IntegerCall::signedZero() {
 
 SmallVector<Value> IntegerCall::packAtRun(const IntegerProductSpec &spec, const BytePanels &form, func::FuncOp kernel) {
   Value right = op.getRhs();
-  auto type = cast<RankedTensorType>(right.getType());
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, right);
-  int64_t rank = type.getRank(), numBatch = op.getNumBatch();
+  unsigned numBatch = op.getNumBatch();
   OpFoldResult batches = multiplySizes(rewriter, loc, ArrayRef(sizes).take_front(numBatch));
   ArrayRef<OpFoldResult> matrix = ArrayRef(sizes).drop_front(numBatch);
-  if (numBatch == 0)
-    right = tensor::ExpandShapeOp::create(
-        rewriter, loc, RankedTensorType::get({1, type.getDimSize(0), type.getDimSize(1)}, type.getElementType()), right,
-        ArrayRef<ReassociationIndices>{{0, 1}, {2}}, ArrayRef{batches, matrix[0], matrix[1]});
-  else if (numBatch > 1)
-    right = tensor::CollapseShapeOp::create(
-        rewriter, loc, right, ArrayRef<ReassociationIndices>{dimRange(0, numBatch), {rank - 2}, {rank - 1}});
+  right = toCube(rewriter, loc, right, numBatch, 1, {batches, matrix[0], matrix[1]});
   Type i8 = rewriter.getI8Type();
   SmallVector<int64_t> shape = {ShapedType::kDynamic, spec.k, spec.n};
   if (op.getTransposed())
@@ -117,9 +110,7 @@ SmallVector<Value> IntegerCall::packAtRun(const IntegerProductSpec &spec, const 
     inits.push_back(tensor::EmptyOp::create(rewriter, loc, {OpFoldResult(count), numbers},
                                             form.order->element(rewriter.getContext())));
   }
-  auto call = KernelOp::create(rewriter, loc, TypeRange(ValueRange(inits)), FlatSymbolRefAttr::get(kernel), right,
-                               inits, rewriter.getDenseI64ArrayAttr({}));
-  return llvm::to_vector_of<Value>(call->getResults());
+  return llvm::to_vector_of<Value>(callKernel(rewriter, loc, kernel, right, inits)->getResults());
 }
 
 SmallVector<Value> IntegerCall::storedPanels(const BytePanels &form) {

@@ -132,24 +132,12 @@ Value ContractionLowering::packAtRun(const Contraction &match, const GemmSpec &s
   unsigned numBatch = match.numBatch, numSums = match.sums.size();
   LoopDims batch(ArrayRef(match.rows).take_front(numBatch));
   Value right = arrange(match.right, match.rightMap, concat(concat(batch, match.sums), match.columns), loc);
-  auto type = cast<RankedTensorType>(right.getType());
-  unsigned rank = type.getRank();
+  Type element = getElementTypeOrSelf(right.getType());
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, right);
   OpFoldResult k = multiplySizes(rewriter, loc, ArrayRef(sizes).slice(numBatch, numSums)),
                n = multiplySizes(rewriter, loc, ArrayRef(sizes).drop_front(numBatch + numSums)),
                batches = multiplySizes(rewriter, loc, ArrayRef(sizes).take_front(numBatch));
-  if (numBatch == 0) {
-    right = toMatrix(rewriter, loc, right, numSums);
-    auto cube = RankedTensorType::get(
-        {1, countElements(type, 0, numSums), countElements(type, numSums, rank - numSums)}, type.getElementType());
-    right = tensor::ExpandShapeOp::create(rewriter, loc, cube, right, ArrayRef<ReassociationIndices>{{0, 1}, {2}},
-                                          ArrayRef<OpFoldResult>{rewriter.getIndexAttr(1), k, n});
-  } else if (rank > 3) {
-    SmallVector<ReassociationIndices> groups = {dimRange(0, numBatch), dimRange(numBatch, numBatch + numSums),
-                                                dimRange(numBatch + numSums, rank)};
-    right = tensor::CollapseShapeOp::create(rewriter, loc, right, groups);
-  }
-
+  right = toCube(rewriter, loc, right, numBatch, numSums, {batches, k, n});
   Value columns = getValueOrCreateConstantIndexOp(rewriter, loc, n);
   Value width = arith::ConstantIndexOp::create(rewriter, loc, spec.panelWidth());
   Value panels = arith::CeilDivUIOp::create(rewriter, loc, columns, width);
@@ -157,12 +145,9 @@ Value ContractionLowering::packAtRun(const Contraction &match, const GemmSpec &s
     panels = arith::MulIOp::create(rewriter, loc, panels, getValueOrCreateConstantIndexOp(rewriter, loc, batches));
   SmallVector<OpFoldResult> packedSizes = {panels, ShapedType::isDynamic(spec.k) ? k : rewriter.getIndexAttr(spec.k),
                                            rewriter.getIndexAttr(spec.panelWidth())};
-  Value empty = tensor::EmptyOp::create(rewriter, loc, packedSizes, type.getElementType());
-  Value input = castTo(rewriter, loc, right,
-                       RankedTensorType::get({ShapedType::kDynamic, spec.k, spec.n}, type.getElementType()));
-  return KernelOp::create(rewriter, loc, empty.getType(), FlatSymbolRefAttr::get(*getPacking(spec, loc)), input, empty,
-                          rewriter.getDenseI64ArrayAttr({}))
-      ->getResult(0);
+  Value empty = tensor::EmptyOp::create(rewriter, loc, packedSizes, element);
+  Value input = castTo(rewriter, loc, right, RankedTensorType::get({ShapedType::kDynamic, spec.k, spec.n}, element));
+  return callKernel(rewriter, loc, *getPacking(spec, loc), input, empty)->getResult(0);
 }
 
 /// `value` rounded to bf16, once for all contractions that read it.
@@ -418,8 +403,7 @@ Value ContractionLowering::emitCall(const Contraction &match, const std::optiona
   if (spec.hasHalfTiles)
     inits.push_back(emptyParts(spec, rows, loc));
   inits.push_back(tensor::EmptyOp::create(rewriter, loc, {rows, columns}, element));
-  auto call = KernelOp::create(rewriter, loc, TypeRange(ValueRange(inits)), FlatSymbolRefAttr::get(kernel), inputs,
-                               inits, rewriter.getDenseI64ArrayAttr(elementwise));
+  KernelOp call = callKernel(rewriter, loc, kernel, inputs, inits, elementwise);
   if (match.global)
     products.push_back({call, spec.prefetchesNext});
   auto expandedType = RankedTensorType::get(applyPermutation(resultType.getShape(), order), element);

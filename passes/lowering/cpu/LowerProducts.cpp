@@ -113,9 +113,7 @@ KernelOp ProductLowering::packRows(IntegerProductOp op, const IntegerGemmSpec &s
   OpFoldResult sumSize =
       ShapedType::isDynamic(spec.m) ? OpFoldResult(asValue(sizes[0])) : rewriter.getIndexAttr(spec.m);
   Value inits[] = {init, tensor::EmptyOp::create(rewriter, loc, {sumSize}, rewriter.getI32Type())};
-  last = KernelOp::create(rewriter, loc, TypeRange(ValueRange(inits)), FlatSymbolRefAttr::get(kernel), matrix, inits,
-                          rewriter.getDenseI64ArrayAttr({}));
-  return last;
+  return last = callKernel(rewriter, loc, kernel, matrix, inits);
 }
 
 /// Calls `kernel` in place of the product, or of its epilogue, and returns what that op yields.

@@ -81,8 +81,7 @@ Value emitRowProduct(RewriterBase &rewriter, Location loc, const RowProduct &pro
     addInit(part.isDynamicDim(0) ? scratchRows : rewriter.getIndexAttr(part.getDimSize(0)),
             rewriter.getIndexAttr(part.getDimSize(1)), part.getElementType());
   addInit(rows, columns, element);
-  auto call = KernelOp::create(rewriter, loc, TypeRange(ValueRange(inits)), FlatSymbolRefAttr::get(kernel), inputs,
-                               inits, rewriter.getDenseI64ArrayAttr(elementwise));
+  KernelOp call = callKernel(rewriter, loc, kernel, inputs, inits, elementwise);
   if (!ShapedType::isDynamic(product.m) && !ShapedType::isDynamic(product.k) && !ShapedType::isDynamic(product.n))
     call->setAttr(AttnDialect::kFlopsAttr, rewriter.getDenseI64ArrayAttr({2 * product.m * product.k * product.n}));
   Value result = fromMatrix(rewriter, loc, call->getResults().back(), type, sizes, leading);
