@@ -63,7 +63,7 @@ public:
   Buffer scratch(int64_t elements, mlir::Type type) { return Code::scratch({elements}, type); }
 
   //===--- arithmetic -----------------------------------------------------===//
-  Vec exp2(const Vec &x) { return attn::exp2(*this, x, spec.hasScalef); }
+  Vec exp2(const Vec &x) { return attn::exp2(*this, x); }
   /// x within [-bound, bound]; NaN stays.
   Vec clamp(const Vec &x, double bound) { return greaterOf(splat(-bound), atMost(x, splat(bound))); }
   /// The greater of x and |y|; infinity where y is NaN.

@@ -40,7 +40,6 @@ struct BlockGemmSpec : EpilogueSpec, PanelTile {
   /// the sum of three of which an f32 is rows of A, and each code is one. Such products are those of f32, their sums of
   /// a block take it in another order.
   bool hasTiles = false;
-  bool hasFma = false; ///< fused multiply-add is one instruction
 
   /// Rows of A for which codes are unpacked in registers.
   static constexpr int64_t kFewRows = 4;

@@ -41,7 +41,7 @@ private:
   /// Vector `v` of the words in step `step`, and row `place` of them less the zero points.
   Vec words(const Index &step, int64_t v) { return codes.vector(spec.lanes, panel, step, v * spec.lanes); }
   Vec row(const Vec &word, int64_t place, const BlockFactors &factors, int64_t v);
-  Vec multiplyAdd(const Vec &x, const Vec &y, const Vec &sum) { return spec.hasFma ? fma(x, y, sum) : x * y + sum; }
+  Vec multiplyAdd(const Vec &x, const Vec &y, const Vec &sum) { return spec.hasFma() ? fma(x, y, sum) : x * y + sum; }
   Vec zeroVec() { return k.splat(k.f32(0), spec.lanes); }
 
   // Rows of bytes.

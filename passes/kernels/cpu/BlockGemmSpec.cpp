@@ -13,7 +13,6 @@ BlockGemmSpec BlockGemmSpec::forTarget(TargetAttr target, int64_t m, int64_t k, 
   spec.n = n;
   spec.lanes = target.getF32Lanes();
   spec.dot = byteDotOf(target);
-  spec.hasFma = spec.lanes > 4;
   // 24 + 4 + 1 of 32 registers; 10 + 2 + 1 and 8 + 2 + 1 of 16: what codes are unpacked with stays in two more. With 6
   // rows the products' loop spilled, and 128 rows took 3.4 times as long (AVX2, Zen 3). A narrow matrix is no wider in
   // its panel.
@@ -38,7 +37,7 @@ bool BlockGemmSpec::mayHaveDigits() const {
 std::string BlockGemmSpec::symbol() const {
   StringRef kinds[] = {"", "_zs", "_zu", "_zf"};
   std::string name = llvm::formatv("gemm_q{0}{1}b{2}{3}_m{4}_k{5}_n{6}_{7}_{8}x{9}x{10}{11}", isUnsigned ? "u" : "s",
-                                   bits, block, hasHalfScales ? "h" : "", sizeText(m), k, n, hasFma ? "fma" : "mul",
+                                   bits, block, hasHalfScales ? "h" : "", sizeText(m), k, n, hasFma() ? "fma" : "mul",
                                    tileRows, tileVectors, lanes, kinds[static_cast<int>(zeros)]);
   if (zeros == BlockZeros::Constant)
     name += "_z" + std::to_string(zeroPoint);

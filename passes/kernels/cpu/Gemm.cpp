@@ -212,7 +212,7 @@ void GemmEmitter::addStep(int64_t height, const Index &step, int64_t numRows, co
       Vec left = k.splat(spec.gathersRows ? source(rowsAt[r] + gathered) : a(row + r, place), spec.lanes);
       for (int64_t v = 0; v < vectors; ++v) {
         Vec &sum = sums[r * vectors + v];
-        sum = spec.hasFma ? fma(left, loaded[i][v], sum) : sum + left * loaded[i][v];
+        sum = spec.hasFma() ? fma(left, loaded[i][v], sum) : sum + left * loaded[i][v];
       }
     }
   }

@@ -48,7 +48,6 @@ struct GemmSpec : EpilogueSpec, PanelCut {
   static constexpr int64_t kRowParts = 3, kFewestTileRows = 16;
   static constexpr int64_t kPartedRows = 32; ///< of a block of parts
 
-  bool hasFma = false; ///< fused multiply-add is one instruction
   /// A is never stored: A[m,k] is source[rowsAt[m] + depthAt[k]], as the windows of a convolution overlap.
   bool gathersRows = false;
 

@@ -17,7 +17,6 @@ GemmSpec GemmSpec::forTarget(TargetAttr target, int64_t m, int64_t k, int64_t n)
   spec.k = k;
   spec.n = n;
   spec.fitRegisters(target);
-  spec.hasFma = spec.lanes > 4;
   spec.fitCaches(target);
   return spec;
 }
@@ -65,7 +64,7 @@ SmallVector<int64_t> GemmSpec::scaleShape() const {
 
 std::string GemmSpec::symbol() const {
   std::string name = llvm::formatv("gemm_f32{0}_m{1}_k{2}_n{3}_{4}_{5}x{6}x{7}", isBatched ? "_batch" : "", sizeText(m),
-                                   sizeText(k), sizeText(n), hasFma ? "fma" : "mul", tileRows, tileVectors, lanes);
+                                   sizeText(k), sizeText(n), hasFma() ? "fma" : "mul", tileRows, tileVectors, lanes);
   if (storage == PanelStorage::F16)
     name += "_f16";
   if (storage == PanelStorage::BF16)

@@ -13,6 +13,8 @@ struct PanelTile {
   int64_t panelWidth() const { return tileVectors * lanes; }
   /// Registers of a panel that hold any of `n` columns.
   int64_t usedVectors(int64_t n) const;
+  /// Whether a fused multiply-add is one instruction.
+  bool hasFma() const { return lanes > 4; }
 };
 
 /// The least and the greatest height of tiles that `rows` rows are split into evenly, `most` at most: all of these if

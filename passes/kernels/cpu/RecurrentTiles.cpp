@@ -12,7 +12,7 @@ using namespace mlir;
 namespace attn {
 
 Vec RecurrentEmitter::multiplyAdd(const Vec &x, const Vec &y, const Vec &sum) {
-  if (spec.hasFma)
+  if (spec.hasFma())
     return fma(x, y, sum);
   auto contract = arith::FastMathFlagsAttr::get(k.b.getContext(), arith::FastMathFlags::contract);
   Value product = arith::MulFOp::create(k.b, k.loc, x, y, contract);
@@ -56,9 +56,9 @@ private:
   /// 2^x, which is infinite where exp2 alone is not to be asked: a gate that a state of infinity shuts is 0.
   Vec exp2Unlimited(const Vec &x) {
     if (e.lanes == 16)
-      return exp2(k, x, /*hasScalef=*/true);
+      return exp2(k, x);
     Vec infinity = constantLike(x, Code::kInfinity);
-    return select(x > constantLike(x, 126.0), infinity, exp2(k, x, /*hasScalef=*/false));
+    return select(x > constantLike(x, 126.0), infinity, exp2(k, x));
   }
   Index place(Index plane) { return e.places.state(plane, task.direction, row, unit); }
 

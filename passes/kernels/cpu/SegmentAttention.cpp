@@ -29,9 +29,8 @@ class NodeEdges {
 public:
   NodeEdges(Code &k, const SegmentAttentionSpec &spec, ArrayRef<Buffer> buffers, Index node)
       : k(k), spec(spec), heads(spec.heads()), width(spec.width()), lanes(spec.headLanes()),
-        valueLanes(spec.valueLanes()), registers(llvm::divideCeil(heads, lanes)), hasScalef(lanes == 16),
-        scores(buffers[0].flat()), values(buffers[1].flat()), order(buffers[2]), result(buffers.back().flat()),
-        first(node * (heads * width)) {
+        valueLanes(spec.valueLanes()), registers(llvm::divideCeil(heads, lanes)), scores(buffers[0].flat()),
+        values(buffers[1].flat()), order(buffers[2]), result(buffers.back().flat()), first(node * (heads * width)) {
     if (spec.hasRows)
       rows = buffers[4];
     for (int64_t head = 0; head < heads; ++head)
@@ -107,7 +106,7 @@ private:
       Index edge = edgeAt(from + n);
       prefetch(valuesOf(edge));
       for (auto [number, score] : llvm::enumerate(scoresOf(edge))) {
-        Vec weight = exp2(k, (score - tops[number]) * kLog2E, hasScalef);
+        Vec weight = exp2(k, (score - tops[number]) * kLog2E);
         weights.setVector(weight, (n * registers + number) * lanes);
         sums[number] = sums[number] + weight;
       }
@@ -146,7 +145,6 @@ private:
   Code &k;
   const SegmentAttentionSpec &spec;
   const int64_t heads, width, lanes, valueLanes, registers;
-  const bool hasScalef;
   Buffer scores, values, order, result, rows, weights;
   SmallVector<Piece> pieces;
   Index first, begin, end; ///< of the result, and of the node's list

@@ -17,8 +17,8 @@ static Vec scaled(const Vec &p, const Vec &shifted) {
 }
 
 // The coefficients are minimax fits of 2^f, on [0, 1) with vscalefps and on [-0.5, 0.5] without.
-Vec exp2(Code &k, const Vec &x, bool hasScalef) {
-  if (hasScalef) {
+Vec exp2(Code &k, const Vec &x) {
+  if (x.lanes() == 16) {
     // f = x - floor(x) in one instruction, and 2^floor(x) * p in another:
     // right for -inf, overflow and denormal results without a test.
     Num all = k.number(k.b.getI16Type(), int64_t(-1)), floor = k.i32(1), rounding = k.i32(4);

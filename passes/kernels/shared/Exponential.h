@@ -6,10 +6,9 @@
 /// Exponentials of vectors of f32 in a few instructions, for where those of libm's accuracy cost too much.
 namespace attn {
 
-/// 2^x with relative error 1.5e-7 for x <= 127; 0 below -126 (down to -149 with hasScalef and denormals) and for -inf;
-/// NaN for NaN. Above 127 it gives inf with `hasScalef` and garbage without: vreduceps and vscalefps, of 512-bit
-/// vectors with AVX512DQ.
-Vec exp2(Code &k, const Vec &x, bool hasScalef);
+/// 2^x with relative error 1.5e-7 for x <= 127; 0 below -126 and for -inf; NaN for NaN. 16 lanes have vreduceps and
+/// vscalefps (AVX512DQ): inf above 127, where others have garbage, and with denormals numbers down to -149.
+Vec exp2(Code &k, const Vec &x);
 
 /// e^2x with relative error 1e-7 for |x| <= 30, garbage beyond.
 Vec expTwice(const Vec &x);

@@ -145,7 +145,6 @@ AttentionSpec AttentionSpec::get(AttentionOp op, TargetAttr target, bool narrow,
   if (spec.letsHiddenTakePart() && spec.wants(ExtraSource::masked_scores))
     spec.unsupported = "no kernel for masked scores as a result where hidden keys may take part";
   spec.lanes = target.getF32Lanes();
-  spec.hasScalef = spec.lanes == 16;
   spec.hasSlowDivision = spec.lanes == 16 && !target.getDividesFast();
   spec.keyTile = spec.valueTile = spec.lanes == 16 ? 8 : 4;
   bool isAllBf16 = llvm::all_of(ArrayRef<size_t>{spec.query, spec.keyOperand, spec.value},
@@ -249,8 +248,8 @@ std::string AttentionSpec::key() const {
   for (auto [type, map] : llvm::zip_equal(types, maps))
     os << type << map << ';';
   os << stringifyScoreKind(kind) << stringifyNormalizer(normalizer) << stringifyMaskedRows(maskedRows) << ';' << lanes
-     << (hasScalef ? "s" : "") << (hasNarrowProducts ? "p" : "") << (hasSlowDivision ? "r" : "") << ',' << queryVectors
-     << ',' << keyTile << ',' << valueTile << ',' << keyBlock << ';';
+     << (lanes == 16 ? "s" : "") << (hasNarrowProducts ? "p" : "") << (hasSlowDivision ? "r" : "") << ','
+     << queryVectors << ',' << keyTile << ',' << valueTile << ',' << keyBlock << ';';
   if (softmaxType)
     os << softmaxType;
   if (storedKeys)

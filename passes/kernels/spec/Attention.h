@@ -58,9 +58,7 @@ struct AttentionSpec {
   /// What no kernel serves yet, if anything.
   std::string unsupported;
 
-  /// f32 lanes of a register, and whether it has AVX-512's exponent instructions.
-  int64_t lanes = 4;
-  bool hasScalef = false;
+  int64_t lanes = 4; ///< f32 lanes of a register
   /// Whether sums of tanh multiply by an estimate of the reciprocal (vrcp14ps)
   /// after a step of Newton's, which divides 16 lanes in half the time.
   bool hasSlowDivision = false;

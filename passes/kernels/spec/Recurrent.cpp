@@ -32,7 +32,6 @@ RecurrentSpec RecurrentSpec::get(const RecurrentLayer &layer, TargetAttr target,
   if (spec.storage == PanelStorage::I8)
     spec.group = weights.group ? std::min(weights.group, spec.hidden) : spec.hidden;
   spec.lanes = target.getF32Lanes();
-  spec.hasFma = spec.lanes > 4;
   return spec;
 }
 
@@ -56,7 +55,7 @@ std::string RecurrentSpec::symbol() const {
   std::string options;
   llvm::raw_string_ostream os(options);
   for (bool flag : {linearBeforeReset, mirrored, inputForget, batchFirst, hasLengths, hasInitialH, hasInitialC,
-                    hasPeephole, hasResetBias, hasFma})
+                    hasPeephole, hasResetBias, hasFma()})
     os << flag;
   if (clip)
     os << "clip" << APFloat(*clip).bitcastToAPInt();

@@ -31,7 +31,7 @@ struct RecurrentSpec {
   int64_t group = 0; ///< I8: rows of the weights that share a scale
 
   int64_t lanes = 4;
-  bool hasFma = false;
+  bool hasFma() const { return lanes > 4; }
 
   /// Part of the gates, computed from one vector in one pass over the weights.
   struct Sweep {
