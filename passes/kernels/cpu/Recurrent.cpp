@@ -80,6 +80,21 @@ void RecurrentEmitter::emitPadding(const Task &task, Index count) {
 // Tasks
 //===----------------------------------------------------------------------===//
 
+/// All steps of a group, whose sweeps `emitSweep` emits.
+void RecurrentEmitter::emitSteps(Task &task, llvm::function_ref<void(unsigned)> emitSweep) {
+  Index count = countSteps(task);
+  emitInitial(task);
+  k.loop(0, count, 1, [&](Index step) {
+    task.time = places.timeOf(task.direction, step, count);
+    task.parity = step % 2;
+    for (unsigned sweep = 0; sweep < sweeps.size(); ++sweep)
+      emitSweep(sweep);
+  });
+  markLong(k.b);
+  emitPadding(task, count);
+  emitFinal(task, count);
+}
+
 /// Tasks are directions times groups of items; no task waits for another.
 void RecurrentEmitter::emitGroups() {
   int64_t directions = spec.numDirections();
@@ -95,21 +110,12 @@ void RecurrentEmitter::emitGroups() {
     task.rows = height;
     if (getConstantIntValue(extra.value()) != 0)
       task.rows = height + toIndex(group < extra);
-    Index count = countSteps(task);
-    emitInitial(task);
-    k.loop(0, count, 1, [&](Index step) {
-      task.time = places.timeOf(task.direction, step, count);
-      task.parity = step % 2;
-      for (unsigned sweep = 0; sweep < sweeps.size(); ++sweep) {
-        // Odd steps go backwards: the panels read last are still in the cache.
-        int64_t panels = spec.numPanels(sweeps[sweep]);
-        Mask isOdd = task.parity == 1;
-        k.loop(0, panels, 1, [&](Index n) { emitPanels(task, sweep, select(isOdd, panels - 1 - n, n)); });
-      }
+    emitSteps(task, [&](unsigned sweep) {
+      // Odd steps go backwards: the panels read last are still in the cache.
+      int64_t panels = spec.numPanels(sweeps[sweep]);
+      Mask isOdd = task.parity == 1;
+      k.loop(0, panels, 1, [&](Index n) { emitPanels(task, sweep, select(isOdd, panels - 1 - n, n)); });
     });
-    markLong(k.b);
-    emitPadding(task, count);
-    emitFinal(task, count);
   });
 }
 
@@ -119,26 +125,17 @@ void RecurrentEmitter::emitChunks() {
   Task task;
   task.direction = task.firstRow = k.index(0);
   task.rows = places.batch;
-  Index count = countSteps(task);
-  emitInitial(task);
-  k.loop(0, count, 1, [&](Index step) {
-    task.time = places.timeOf(task.direction, step, count);
-    task.parity = step % 2;
-    for (unsigned sweep = 0; sweep < sweeps.size(); ++sweep) {
-      int64_t perPanel = hidden * spec.panelWidth(sweeps[sweep]);
-      Operation *loop = k.parallel(k.index(spec.numPanels(sweeps[sweep])), [&](Index panel) {
-        RecurrentBuffers outer = at;
-        at = arguments.flat();
-        emitPanels(task, sweep, panel);
-        at = outer;
-      });
-      loop->setAttr(AttnDialect::kMinIterationsAttr,
-                    k.b.getI64IntegerAttr(std::max<int64_t>(2, 2 * kMinChunkFloats / perPanel)));
-    }
+  emitSteps(task, [&](unsigned sweep) {
+    int64_t perPanel = hidden * spec.panelWidth(sweeps[sweep]);
+    Operation *loop = k.parallel(k.index(spec.numPanels(sweeps[sweep])), [&](Index panel) {
+      RecurrentBuffers outer = at;
+      at = arguments.flat();
+      emitPanels(task, sweep, panel);
+      at = outer;
+    });
+    loop->setAttr(AttnDialect::kMinIterationsAttr,
+                  k.b.getI64IntegerAttr(std::max<int64_t>(2, 2 * kMinChunkFloats / perPanel)));
   });
-  markLong(k.b);
-  emitPadding(task, count);
-  emitFinal(task, count);
 }
 
 void RecurrentEmitter::emit() {

@@ -32,6 +32,7 @@ private:
 
   void emitGroups();
   void emitChunks();
+  void emitSteps(Task &task, llvm::function_ref<void(unsigned sweep)> emitSweep);
   void emitInitial(const Task &task);
   void emitFinal(const Task &task, Index count);
   void emitPadding(const Task &task, Index count);
