@@ -18,6 +18,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace attn {
 #define GEN_PASS_DEF_LOWERNORMALIZATIONPASS
@@ -127,16 +128,9 @@ struct LowerNormalizationPass : attn::impl::LowerNormalizationPassBase<LowerNorm
       if (isa<SoftmaxOp, LayerNormOp, TopKOp, NarrowRowsOp>(op))
         ops.push_back(op);
     });
-    for (Operation *op : ops) {
-      if (auto softmax = dyn_cast<SoftmaxOp>(op))
-        lowering.lower(softmax);
-      else if (auto top = dyn_cast<TopKOp>(op))
-        lowering.lower(top);
-      else if (auto rows = dyn_cast<NarrowRowsOp>(op))
-        lowering.lower(rows);
-      else
-        lowering.lower(cast<LayerNormOp>(op));
-    }
+    for (Operation *op : ops)
+      llvm::TypeSwitch<Operation *>(op).Case<SoftmaxOp, LayerNormOp, TopKOp, NarrowRowsOp>(
+          [&](auto each) { lowering.lower(each); });
   }
 };
 
