@@ -2,6 +2,7 @@
 #include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 
@@ -34,6 +35,12 @@ OpFoldResult multiplySizes(OpBuilder &b, Location loc, ArrayRef<OpFoldResult> si
   if (constant != 1)
     product = arith::MulIOp::create(b, loc, product, arith::ConstantIndexOp::create(b, loc, constant));
   return product;
+}
+
+Value ceilDivide(OpBuilder &b, Location loc, OpFoldResult size, int64_t step) {
+  Value dividend = getValueOrCreateConstantIndexOp(b, loc, size),
+        divisor = arith::ConstantIndexOp::create(b, loc, step);
+  return arith::CeilDivUIOp::create(b, loc, dividend, divisor);
 }
 
 Value toMatrix(OpBuilder &b, Location loc, Value value, unsigned leading) {

@@ -61,6 +61,8 @@ mlir::Value flattenOperand(mlir::OpBuilder &b, mlir::Location loc, mlir::Value v
                            unsigned rows);
 /// The product of sizes, which folds.
 mlir::OpFoldResult multiplySizes(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::OpFoldResult> sizes);
+/// ceil(size / step), as a value.
+mlir::Value ceilDivide(mlir::OpBuilder &b, mlir::Location loc, mlir::OpFoldResult size, int64_t step);
 
 } // namespace attn
 

@@ -84,16 +84,12 @@ SmallVector<Value> IntegerCall::packAtRun(const IntegerProductSpec &spec, const 
   if (op.getTransposed())
     std::swap(shape[1], shape[2]);
   right = castTo(rewriter, loc, right, RankedTensorType::get(shape, i8));
-  auto pieces = [&](int64_t dim, int64_t step) -> Value {
-    Value size = getValueOrCreateConstantIndexOp(rewriter, loc, matrix[dim]);
-    return arith::CeilDivUIOp::create(rewriter, loc, size, arith::ConstantIndexOp::create(rewriter, loc, step));
-  };
   Value count = arith::MulIOp::create(rewriter, loc, getValueOrCreateConstantIndexOp(rewriter, loc, batches),
-                                      pieces(op.getTransposed() ? 0 : 1, form.width));
+                                      ceilDivide(rewriter, loc, matrix[op.getTransposed() ? 0 : 1], form.width));
   ArrayRef<int64_t> panels = form.shape;
   OpFoldResult steps = rewriter.getIndexAttr(panels[1]);
   if (ShapedType::isDynamic(spec.k))
-    steps = pieces(op.getTransposed() ? 1 : 0, form.group);
+    steps = ceilDivide(rewriter, loc, matrix[op.getTransposed() ? 1 : 0], form.group);
   SmallVector<Value> inits = {
       tensor::EmptyOp::create(rewriter, loc, {OpFoldResult(count), steps, rewriter.getIndexAttr(panels[2])}, i8),
       tensor::EmptyOp::create(rewriter, loc, {OpFoldResult(count), rewriter.getIndexAttr(form.width)},

@@ -138,9 +138,7 @@ Value ContractionLowering::packAtRun(const Contraction &match, const GemmSpec &s
                n = multiplySizes(rewriter, loc, ArrayRef(sizes).drop_front(numBatch + numSums)),
                batches = multiplySizes(rewriter, loc, ArrayRef(sizes).take_front(numBatch));
   right = toCube(rewriter, loc, right, numBatch, numSums, {batches, k, n});
-  Value columns = getValueOrCreateConstantIndexOp(rewriter, loc, n);
-  Value width = arith::ConstantIndexOp::create(rewriter, loc, spec.panelWidth());
-  Value panels = arith::CeilDivUIOp::create(rewriter, loc, columns, width);
+  Value panels = ceilDivide(rewriter, loc, n, spec.panelWidth());
   if (numBatch)
     panels = arith::MulIOp::create(rewriter, loc, panels, getValueOrCreateConstantIndexOp(rewriter, loc, batches));
   SmallVector<OpFoldResult> packedSizes = {panels, ShapedType::isDynamic(spec.k) ? k : rewriter.getIndexAttr(spec.k),
@@ -352,11 +350,8 @@ SmallVector<Value> ContractionLowering::makeInputs(const Contraction &match, con
 Value ContractionLowering::emptyParts(const GemmSpec &spec, OpFoldResult rows, Location loc) {
   SmallVector<int64_t> shape = spec.rowPartShape();
   OpFoldResult blocks = rewriter.getIndexAttr(shape[0]);
-  if (ShapedType::isDynamic(shape[0])) {
-    Value size = arith::ConstantIndexOp::create(rewriter, loc, GemmSpec::kPartedRows);
-    blocks = arith::CeilDivUIOp::create(rewriter, loc, getValueOrCreateConstantIndexOp(rewriter, loc, rows), size)
-                 .getResult();
-  }
+  if (ShapedType::isDynamic(shape[0]))
+    blocks = ceilDivide(rewriter, loc, rows, GemmSpec::kPartedRows);
   Value empty =
       tensor::EmptyOp::create(rewriter, loc, {blocks, rewriter.getIndexAttr(shape[1])}, rewriter.getBF16Type());
   return castTo(rewriter, loc, empty, RankedTensorType::get(shape, rewriter.getBF16Type()));

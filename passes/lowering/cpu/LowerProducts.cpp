@@ -89,9 +89,6 @@ KernelOp ProductLowering::packRows(IntegerProductOp op, const IntegerGemmSpec &s
       (rewriter.getInsertionPoint() == block->end() || last->isBeforeInBlock(&*rewriter.getInsertionPoint())))
     return last;
   auto asValue = [&](OpFoldResult size) { return getValueOrCreateConstantIndexOp(rewriter, loc, size); };
-  auto pieces = [&](Value size, int64_t step) -> Value {
-    return arith::CeilDivUIOp::create(rewriter, loc, size, arith::ConstantIndexOp::create(rewriter, loc, step));
-  };
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, matrix);
   Value rows = asValue(sizes[0]), count = arith::ConstantIndexOp::create(rewriter, loc, 1);
   if (spec.isBatched) {
@@ -103,11 +100,12 @@ KernelOp ProductLowering::packRows(IntegerProductOp op, const IntegerGemmSpec &s
   SmallVector<int64_t> shape = PackRowsSpec{spec.m, spec.k}.shape();
   OpFoldResult steps = rewriter.getIndexAttr(shape[2]);
   if (ShapedType::isDynamic(shape[2]))
-    steps = pieces(asValue(sizes[1]), PackRowsSpec::kDepth);
-  Value init = tensor::EmptyOp::create(
-      rewriter, loc,
-      {OpFoldResult(count), OpFoldResult(pieces(rows, PackRowsSpec::kRows)), steps, rewriter.getIndexAttr(shape[3])},
-      rewriter.getI8Type());
+    steps = ceilDivide(rewriter, loc, sizes[1], PackRowsSpec::kDepth);
+  Value init =
+      tensor::EmptyOp::create(rewriter, loc,
+                              {OpFoldResult(count), OpFoldResult(ceilDivide(rewriter, loc, rows, PackRowsSpec::kRows)),
+                               steps, rewriter.getIndexAttr(shape[3])},
+                              rewriter.getI8Type());
   init = castTo(rewriter, loc, init, RankedTensorType::get(shape, rewriter.getI8Type()));
   matrix = castTo(rewriter, loc, matrix, RankedTensorType::get({spec.m, spec.k}, rewriter.getI8Type()));
   OpFoldResult sumSize =

@@ -74,7 +74,7 @@ Value emitRowProduct(RewriterBase &rewriter, Location loc, const RowProduct &pro
   OpFoldResult scratchRows = rows;
   if (auto size = dyn_cast<Value>(rows); size && product.scratchMultiple > 1) {
     Value multiple = arith::ConstantIndexOp::create(rewriter, loc, product.scratchMultiple);
-    Value count = arith::CeilDivUIOp::create(rewriter, loc, size, multiple);
+    Value count = ceilDivide(rewriter, loc, size, product.scratchMultiple);
     scratchRows = arith::MulIOp::create(rewriter, loc, count, multiple).getResult();
   }
   for (RankedTensorType part : scratch)
