@@ -1,3 +1,4 @@
+#include "builders/Operators.h"
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
 
@@ -17,6 +18,7 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+using attn::Num;
 
 namespace {
 
@@ -108,7 +110,7 @@ private:
   using Predicate = arith::CmpFPredicate;
 
   Value differenceOf(OpBuilder &b, Codes &codes);
-  Value divide(OpBuilder &b, Value x, float least, float most);
+  Num divide(const Num &x, float least, float most);
   void readBack(Value integer, unsigned width, Codes &codes, Value code, Value difference);
 
   bool hasFma;
@@ -121,29 +123,21 @@ Value constant(OpBuilder &b, Location loc, float number) {
 }
 
 /// `x` from `low` to `high`; `low` for NaN.
-Value clamp(OpBuilder &b, Value x, float low, float high) {
-  auto limit = [&](arith::CmpFPredicate predicate, float bound) {
-    Value end = constant(b, x.getLoc(), bound);
-    x = arith::SelectOp::create(b, x.getLoc(), arith::CmpFOp::create(b, x.getLoc(), predicate, x, end), x, end);
-  };
-  limit(arith::CmpFPredicate::OGT, low);
-  limit(arith::CmpFPredicate::OLT, high);
-  return x;
+Num clamp(const Num &x, float low, float high) {
+  Num least = constantLike(x, low), above = select(x > least, x, least), most = constantLike(x, high);
+  return select(above < most, above, most);
 }
 
 /// What is rounded to the codes less their zero point, in their bounds.
-Value CodeWriter::divide(OpBuilder &b, Value x, float least, float most) {
-  auto quotient = x.getDefiningOp<arith::DivFOp>();
+Num CodeWriter::divide(const Num &x, float least, float most) {
+  auto quotient = x.value().getDefiningOp<arith::DivFOp>();
   std::optional<float> scale = quotient ? constantOf(quotient.getRhs()) : std::nullopt;
   if (!scale || !hasFma || !Quotient(*scale).roundsAlike(least, most))
-    return clamp(b, x, least, most);
+    return clamp(x, least, most);
   // Clamped first: an infinity would become NaN.
-  x = clamp(b, quotient.getLhs(), least * *scale, most * *scale);
-  Location loc = x.getLoc();
-  Value reciprocal = constant(b, loc, Quotient(*scale).reciprocal);
-  Value estimate = arith::MulFOp::create(b, loc, x, reciprocal);
-  Value rest = math::FmaOp::create(b, loc, arith::NegFOp::create(b, loc, estimate), quotient.getRhs(), x);
-  return math::FmaOp::create(b, loc, rest, reciprocal, estimate);
+  Num dividend = clamp(x.with(quotient.getLhs()), least * *scale, most * *scale);
+  Num reciprocal = constantLike(x, Quotient(*scale).reciprocal), estimate = dividend * reciprocal;
+  return fma(fma(-estimate, x.with(quotient.getRhs()), dividend), reciprocal, estimate);
 }
 
 /// The codes less their zero point; -0 may stand for 0.
@@ -157,7 +151,7 @@ Value CodeWriter::differenceOf(OpBuilder &b, Codes &codes) {
         if (by && by == scale && isUsual(*scale) && known->second.first >= least && known->second.second <= most)
           return product.getLhs();
       }
-  return math::RoundEvenOp::create(b, codes.root.getLoc(), divide(b, codes.rounded, least, most));
+  return roundEven(divide(Num(b, codes.root.getLoc(), codes.rounded), least, most));
 }
 
 void CodeWriter::write(Codes &codes) {

@@ -1,4 +1,5 @@
 #include "passes/lowering/cpu/IntegerCall.h"
+#include "passes/lowering/choose/Formula.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -66,10 +67,7 @@ Value IntegerCall::signedZero() {
                                      DenseElementsAttr::get(RankedTensorType::get({}, i8), APInt(8, 0x80)));
   AffineMap map = rewriter.getMultiDimIdentityMap(cast<RankedTensorType>(zero.getType()).getRank());
   return elementwise(rewriter, loc, tensor::getMixedSizes(rewriter, loc, zero), i8, zero, map,
-                     [](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                       Value top = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(-128));
-                       return arith::XOrIOp::create(b, loc, args[0], top);
-                     });
+                     formula([](ArrayRef<Num> x) { return x[0] ^ constantLike(x[0], -128); }));
 }
 
 SmallVector<Value> IntegerCall::packAtRun(const IntegerProductSpec &spec, const BytePanels &form, func::FuncOp kernel) {

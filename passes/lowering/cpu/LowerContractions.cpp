@@ -7,6 +7,7 @@
 #include "passes/kernels/cpu/PackPanels.h"
 #include "passes/lowering/choose/ContractionMatch.h"
 #include "passes/lowering/choose/Epilogue.h"
+#include "passes/lowering/choose/Formula.h"
 #include "passes/lowering/choose/KernelCall.h"
 #include "passes/lowering/cpu/GatheredRows.h"
 #include "passes/lowering/cpu/NarrowValues.h"
@@ -181,12 +182,12 @@ Value ContractionLowering::narrowRest(Value value, ValueRange parts, Location lo
   SmallVector<Value> inputs = {value};
   llvm::append_range(inputs, parts);
   SmallVector<AffineMap> maps(inputs.size(), rewriter.getMultiDimIdentityMap(rank));
-  auto body = [&](OpBuilder &b, Location loc, ValueRange arguments) -> Value {
-    Value rest = arguments.front();
-    for (Value part : arguments.drop_front())
-      rest = arith::SubFOp::create(b, loc, rest, arith::ExtFOp::create(b, loc, b.getF32Type(), part));
-    return arith::TruncFOp::create(b, loc, half, rest);
-  };
+  auto body = formula([&](ArrayRef<Num> x) {
+    Num rest = x.front();
+    for (const Num &part : x.drop_front())
+      rest = rest - convert(part, rewriter.getF32Type());
+    return convert(rest, half);
+  });
   return elementwise(rewriter, loc, tensor::getMixedSizes(rewriter, loc, value), half, inputs, maps, body);
 }
 

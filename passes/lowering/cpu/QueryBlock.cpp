@@ -1,4 +1,5 @@
 #include "passes/lowering/cpu/QueryBlock.h"
+#include "passes/lowering/choose/Formula.h"
 
 #include "dialects/attn/MaskTerms.h"
 #include "passes/graph/Structured.h"
@@ -76,15 +77,11 @@ Value QueryBlockOps::scalar(Value value) {
 /// The elements of `operand` plus the offset, as index; those that are far stay far.
 Value QueryBlockOps::shifted(Value operand) {
   auto type = cast<RankedTensorType>(operand.getType());
-  auto body = [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    Value element = args[0];
-    if (!element.getType().isIndex())
-      element = arith::IndexCastOp::create(b, loc, b.getIndexType(), element);
+  auto body = formula([&](ArrayRef<Num> x) {
     constexpr int64_t kFar = int64_t(1) << 40;
-    element = arith::MinSIOp::create(b, loc, element, arith::ConstantIndexOp::create(b, loc, kFar));
-    element = arith::MaxSIOp::create(b, loc, element, arith::ConstantIndexOp::create(b, loc, -kFar));
-    return arith::AddIOp::create(b, loc, element, offset);
-  };
+    Num near = maximum(minimum(convert(x[0], b.getIndexType()), kFar), -kFar);
+    return near + near.with(offset);
+  });
   return elementwise(b, loc, tensor::getMixedSizes(b, loc, operand), b.getIndexType(), operand,
                      b.getMultiDimIdentityMap(type.getRank()), body);
 }

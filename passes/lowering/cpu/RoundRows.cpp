@@ -7,6 +7,7 @@
 #include "passes/graph/Structured.h"
 #include "passes/kernels/cpu/BlockGemm.h"
 #include "passes/lowering/choose/ContractionMatch.h"
+#include "passes/lowering/choose/Formula.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -86,41 +87,21 @@ const RowRounding::Rows &RowRounding::round(Value activation, Location loc) {
             each = rewriter.getMultiDimIdentityMap(rank - 1);
   Type f32 = rewriter.getF32Type();
   Value extremes = reduction(rewriter, loc, activation, all, filledTensor(rewriter, loc, leading, f32, 0), byRow,
-                             [](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                               Value wide = convertFloat(b, loc, args[0], b.getF32Type());
-                               Value size = math::AbsFOp::create(b, loc, wide);
-                               return arith::MaximumFOp::create(b, loc, args[1], size);
-                             });
-  auto constant = [](OpBuilder &b, Location loc, double value) -> Value {
-    return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value));
-  };
+                             formula([&](ArrayRef<Num> x) { return maximum(x[1], abs(convert(x[0], f32))); }));
   // Where the greatest is infinite, there is no scale: then it is NaN, what the difference is, else 0.
   rows.scales = elementwise(rewriter, loc, leading, f32, extremes, each,
-                            [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                              Value scale = arith::DivFOp::create(b, loc, args[0], constant(b, loc, kGreatestByte));
-                              Value nothing = arith::SubFOp::create(b, loc, args[0], args[0]);
-                              return arith::AddFOp::create(b, loc, scale, nothing);
-                            });
+                            formula([](ArrayRef<Num> x) { return x[0] / kGreatestByte + (x[0] - x[0]); }));
   Value steps = elementwise(rewriter, loc, leading, f32, extremes, each,
-                            [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                              return arith::DivFOp::create(b, loc, constant(b, loc, kGreatestByte), args[0]);
-                            });
+                            formula([](ArrayRef<Num> x) { return kGreatestByte / x[0]; }));
   // A row of zeros has 0 times infinity, as has a row with an infinity: in bytes anything, times a scale of 0 or NaN.
-  rows.bytes = elementwise(rewriter, loc, sizes, rewriter.getI8Type(), {activation, steps}, {all, byRow},
-                           [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                             Value wide = convertFloat(b, loc, args[0], b.getF32Type());
-                             Value x = math::RoundEvenOp::create(b, loc, arith::MulFOp::create(b, loc, wide, args[1]));
-                             Value low = constant(b, loc, -kGreatestByte), high = constant(b, loc, kGreatestByte);
-                             auto exceeds = [&](Value x, Value y) -> Value {
-                               return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, x, y);
-                             };
-                             x = arith::SelectOp::create(b, loc, exceeds(x, low), x, low);
-                             x = arith::SelectOp::create(b, loc, exceeds(x, high), high, x);
-                             Value whole = arith::FPToSIOp::create(b, loc, b.getI32Type(), x);
-                             Value byte = arith::TruncIOp::create(b, loc, b.getI8Type(), whole);
-                             Value top = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(-128));
-                             return arith::XOrIOp::create(b, loc, byte, top);
-                           });
+  rows.bytes = elementwise(
+      rewriter, loc, sizes, rewriter.getI8Type(), {activation, steps}, {all, byRow}, formula([&](ArrayRef<Num> x) {
+        Num rounded = roundEven(convert(x[0], f32) * x[1]);
+        Num low = constantLike(rounded, -kGreatestByte), high = constantLike(rounded, kGreatestByte);
+        Num whole = convert(atMost(greaterOf(rounded, low), high), rewriter.getI32Type());
+        Num byte = convert(whole, rewriter.getI8Type());
+        return byte ^ constantLike(byte, -128);
+      }));
   return rows;
 }
 
@@ -141,11 +122,8 @@ Value RowRounding::scaleSums(Value sums, Value rowScales, Value columnScales, Lo
   AffineMap all = rewriter.getMultiDimIdentityMap(rank), byRow = all.dropResult(rank - 1),
             byColumn = AffineMap::get(rank, 0, rewriter.getAffineDimExpr(rank - 1));
   return elementwise(rewriter, loc, sizes, rewriter.getF32Type(), {sums, rowScales, columnScales},
-                     {all, byRow, byColumn}, [](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                       Value sum = arith::SIToFPOp::create(b, loc, b.getF32Type(), args[0]);
-                       sum = arith::MulFOp::create(b, loc, sum, args[2]);
-                       return arith::MulFOp::create(b, loc, sum, args[1]);
-                     });
+                     {all, byRow, byColumn},
+                     formula([&](ArrayRef<Num> x) { return convert(x[0], rewriter.getF32Type()) * x[2] * x[1]; }));
 }
 
 /// What follows a product becomes its epilogue where it is one op.

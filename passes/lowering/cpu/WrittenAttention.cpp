@@ -1,4 +1,5 @@
 #include "passes/lowering/cpu/WrittenAttention.h"
+#include "passes/lowering/choose/Formula.h"
 
 #include "passes/graph/Structured.h"
 
@@ -85,10 +86,7 @@ Value WrittenAttention::weights(ArrayRef<unsigned> dims) {
 Value WrittenAttention::sum(Value weights, ArrayRef<unsigned> dims, Value values, AffineMap valueMap, Value init,
                             ArrayRef<unsigned> loops) {
   return reduction(rewriter, loc, {weights, values}, {mapOf(dims, loops), valueMap}, init,
-                   mapOf(loops.drop_back(), loops), [](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                     Value product = arith::MulFOp::create(b, loc, args[0], args[1]);
-                     return arith::AddFOp::create(b, loc, args[2], product);
-                   });
+                   mapOf(loops.drop_back(), loops), formula([](ArrayRef<Num> x) { return x[2] + x[0] * x[1]; }));
 }
 
 } // namespace attn
