@@ -31,8 +31,8 @@ OperandView viewHead(Code &k, Value buffer, AffineMap map, const Index &batch, c
       if (dim.getPosition() == Dim::B || dim.getPosition() == Dim::H) {
         view.base = view.base + (dim.getPosition() == Dim::B ? batch : head) * stride;
       } else {
-        Index &known = view.strides[dim.getPosition()];
-        known = known.value() ? known + stride : stride;
+        Index &sum = view.strides[dim.getPosition()];
+        sum = sum.value() ? sum + stride : stride;
       }
     } else if (AttentionOp::getNamedDim(result) == unsigned(Dim::I)) {
       view.strides[Dim::I] = stride;
