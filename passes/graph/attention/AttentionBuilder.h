@@ -1,6 +1,7 @@
 #ifndef PASSES_GRAPH_ATTENTION_ATTENTIONBUILDER_H
 #define PASSES_GRAPH_ATTENTION_ATTENTIONBUILDER_H
 
+#include "builders/Term.h"
 #include "passes/graph/attention/AttentionMatch.h"
 
 namespace attn {
@@ -71,7 +72,7 @@ private:
   mlir::Value toTarget(mlir::Value value, llvm::ArrayRef<unsigned> dims, const Operand &target);
 
   // AttentionRows.cpp
-  mlir::Value sinkDivisor(mlir::OpBuilder &b, mlir::Value sink, mlir::Value row);
+  Num sinkDivisor(const std::optional<Num> &given, const Num &row);
   mlir::FailureOr<mlir::Value> divideRows(AttentionOp op);
 
   // AttentionAxes.cpp

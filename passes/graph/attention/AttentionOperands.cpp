@@ -2,8 +2,8 @@
 
 #include "passes/graph/attention/AttentionBuilder.h"
 
+#include "passes/graph/Formulas.h"
 #include "passes/graph/MappedTensor.h"
-#include "passes/graph/Structured.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -49,15 +49,12 @@ LogicalResult AttentionBuilder::sumTerms(ArrayRef<Operand> terms, Operand &sum, 
     maps.push_back(AffineMap::get(dims.size(), 0, exprs, b.getContext()));
   }
   sum.value = elementwise(b, loc, shape, getElementTypeOrSelf(inputs.front()), inputs, maps,
-                          [&](OpBuilder &b, Location loc, ValueRange args) {
-                            Value total = args.front();
-                            if (terms.front().isNegated)
-                              total = arith::NegFOp::create(b, loc, total);
-                            for (auto [arg, term] : llvm::zip_equal(args.drop_front(), terms.drop_front()))
-                              total = term.isNegated ? arith::SubFOp::create(b, loc, total, arg).getResult()
-                                                     : arith::AddFOp::create(b, loc, total, arg).getResult();
+                          formula([&](Code &, ArrayRef<Num> x) {
+                            Num total = terms.front().isNegated ? -x[0] : x[0];
+                            for (auto [summand, term] : llvm::zip_equal(x.drop_front(), terms.drop_front()))
+                              total = term.isNegated ? total - summand : total + summand;
                             return total;
-                          });
+                          }));
   return success();
 }
 
@@ -117,9 +114,7 @@ void AttentionBuilder::sumRepeatedCaptures() {
     SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, sum);
     AffineMap map = b.getMultiDimIdentityMap(sizes.size());
     sum = elementwise(b, loc, sizes, getElementTypeOrSelf(sum), {sum, match.captures[*last].value}, {map, map},
-                      [](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                        return arith::AddFOp::create(b, loc, args[0], args[1]);
-                      });
+                      formula([](Code &, ArrayRef<Num> x) { return x[0] + x[1]; }));
     // The last one is read no more.
     unsigned place = cast<BlockArgument>(outer.getRhs()).getArgNumber();
     outer.getResult().replaceAllUsesWith(inner.getResult());

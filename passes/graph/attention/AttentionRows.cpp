@@ -2,11 +2,9 @@
 
 #include "passes/graph/attention/AttentionBuilder.h"
 
+#include "passes/graph/Formulas.h"
 #include "passes/graph/MappedTensor.h"
-#include "passes/graph/Structured.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -16,17 +14,13 @@ namespace attn {
 /// What sum_j exp(s_j) v_j / sum_j exp(s_j) is divided by to be sum_j exp(s_j) v_j / (exp(sink) + sum_j exp(s_j)):
 /// 1 + exp(sink - lse), `row` being the lse. Above the maximum, sink + max(s) - lse: exp(max(s) - lse) is the largest
 /// weight, which `row` is then.
-Value AttentionBuilder::sinkDivisor(OpBuilder &b, Value sink, Value row) {
-  Type compute = match.computeType;
-  sink = sink ? convertFloat(b, loc, sink, compute) : floatConstant(b, loc, compute, *match.sinkScore);
-  Value one = floatConstant(b, loc, compute, 1);
-  Value ratio = match.isSinkShifted ? arith::MulFOp::create(b, loc, math::ExpOp::create(b, loc, sink), row).getResult()
-                                    : math::ExpOp::create(b, loc, arith::SubFOp::create(b, loc, sink, row)).getResult();
-  Value total = arith::AddFOp::create(b, loc, one, ratio);
-  if (!match.sink.value || !match.isSinkInMaximum)
+Num AttentionBuilder::sinkDivisor(const std::optional<Num> &given, const Num &row) {
+  Num sink = given ? convertFloat(*given, match.computeType) : constantLike(row, *match.sinkScore);
+  Num total = 1.0 + (match.isSinkShifted ? exp(sink) * row : exp(sink - row));
+  if (!given || !match.isSinkInMaximum)
     return total;
-  Value high = arith::MaximumFOp::create(b, loc, sink, floatConstant(b, loc, compute, 0)); // inf - inf; 0 for others
-  return arith::AddFOp::create(b, loc, total, arith::SubFOp::create(b, loc, high, high));
+  Num high = maximum(sink, 0.0);
+  return total + (high - high); // inf - inf; 0 for any other sink
 }
 
 /// The result of `op` with its rows divided by what the sink adds, and by a function of the sum of each row's weights.
@@ -53,24 +47,23 @@ FailureOr<Value> AttentionBuilder::divideRows(AttentionOp op) {
     map = map.compose(loops);
   Type element = getElementTypeOrSelf(op.getResult());
   SmallVector<OpFoldResult> shape = tensor::getMixedSizes(b, loc, op.getResult());
-  return elementwise(b, loc, shape, element, inputs, maps, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-    Value result = convertFloat(b, loc, args.front(), match.computeType);
-    ValueRange rows = args.slice(1, op.getExtraResults().size()); // in the order of addRows
-    if (hasSink()) {
-      Value divisor = sinkDivisor(b, match.sink.value ? args[inputs.size() - 1] : Value(), rows.front());
-      result = arith::DivFOp::create(b, loc, result, divisor);
-      rows = rows.drop_front();
-    }
-    if (match.divisor) {
-      Value sum = rows.front();
-      if (match.isShifted) {
-        sum = arith::DivFOp::create(b, loc, sum, rows.back());
-        result = arith::DivFOp::create(b, loc, result, rows.back());
-      }
-      result = arith::DivFOp::create(b, loc, result, cloneBody(b, match.divisor->front(), sum));
-    }
-    return convertFloat(b, loc, result, element);
-  });
+  return elementwise(b, loc, shape, element, inputs, maps, formula([&](Code &k, ArrayRef<Num> x) {
+                       Num result = convertFloat(x.front(), match.computeType);
+                       ArrayRef<Num> rows = x.slice(1, op.getExtraResults().size()); // in the order of addRows
+                       if (hasSink()) {
+                         std::optional<Num> sink =
+                             match.sink.value ? std::optional(x[inputs.size() - 1]) : std::nullopt;
+                         result = result / sinkDivisor(sink, rows.front());
+                         rows = rows.drop_front();
+                       }
+                       if (match.divisor) {
+                         Num sum = match.isShifted ? rows.front() / rows.back() : rows.front();
+                         if (match.isShifted)
+                           result = result / rows.back();
+                         result = result / k.asNum(cloneBody(k.b, match.divisor->front(), sum.value()));
+                       }
+                       return convertFloat(result, element);
+                     }));
 }
 
 } // namespace attn

@@ -1,6 +1,6 @@
 #include "passes/graph/attention/BandMatch.h"
 
-#include "passes/graph/Structured.h"
+#include "passes/graph/Formulas.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -173,21 +173,17 @@ private:
     if (!rest.getConstant() || (has(band.queryDim) && has(band.getKey())))
       return {};
     SmallVector<OpFoldResult> extents = llvm::map_to_vector(steps, [](auto &step) { return step.second; });
-    Value gathered =
-        elementwise(b, loc, extents, read.type, {}, {}, [&](OpBuilder &body, Location loc, ValueRange) -> Value {
-          Value index = arith::ConstantIndexOp::create(body, loc, rest.constant);
-          for (auto [n, step] : llvm::enumerate(steps)) {
-            Value factor = arith::ConstantIndexOp::create(body, loc, step.first);
-            Value along = linalg::IndexOp::create(body, loc, n);
-            index = arith::AddIOp::create(body, loc, index, arith::MulIOp::create(body, loc, along, factor));
-          }
-          if (check) {
-            IRMapping mapping;
-            mapping.map(check->getOperand(0), index);
-            index = body.clone(*check, mapping)->getResult(0);
-          }
-          return tensor::ExtractOp::create(body, loc, read.tensor, index);
-        });
+    Value gathered = elementwise(b, loc, extents, read.type, {}, {}, formula([&](Code &k, ArrayRef<Num>) {
+                                   Index index = k.index(rest.constant);
+                                   for (auto [n, step] : llvm::enumerate(steps))
+                                     index = index + loopIndex(k, n) * step.first;
+                                   if (check) {
+                                     IRMapping mapping;
+                                     mapping.map(check->getOperand(0), index.value());
+                                     index = k.asIndex(k.b.clone(*check, mapping)->getResult(0));
+                                   }
+                                   return elementAt(k, read.tensor, index.value());
+                                 }));
     return {gathered, AffineMap::get(numLoops, 0, exprs, b.getContext())};
   }
 
@@ -348,24 +344,18 @@ private:
     OpFoldResult numFront = band.front ? band.front->size : OpFoldResult(b.getIndexAttr(0));
     Value start = getValueOrCreateConstantIndexOp(b, loc, numFront);
     return elementwise(b, loc, sizes, band.score->type, inputs, maps, [&](OpBuilder &body, Location, ValueRange args) {
-      Value score = compute(body, *band.score, args);
-      Value query = linalg::IndexOp::create(body, loc, loops[band.queryDim]);
-      Value key = linalg::IndexOp::create(body, loc, loops[band.getKey()]);
-      auto bound = [&](int64_t offset) -> Value {
-        Value number = arith::AddIOp::create(body, loc, query, arith::ConstantIndexOp::create(body, loc, offset));
-        return band.front ? arith::AddIOp::create(body, loc, number, start).getResult() : number;
-      };
-      Value first = bound(band.offset), last = bound(band.offset + band.count - 1);
-      Value isBehind = arith::CmpIOp::create(body, loc, arith::CmpIPredicate::sge, key, first);
-      Value isBefore = arith::CmpIOp::create(body, loc, arith::CmpIPredicate::sle, key, last);
-      Value sees = arith::AndIOp::create(body, loc, isBehind, isBefore);
+      Code k(body, loc);
+      Num score = k.asNum(compute(body, *band.score, args));
+      Index query = loopIndex(k, loops[band.queryDim]), key = loopIndex(k, loops[band.getKey()]);
+      auto bound = [&](int64_t offset) { return band.front ? query + offset + k.asIndex(start) : query + offset; };
+      Index first = bound(band.offset), last = bound(band.offset + band.count - 1);
+      Mask sees = (key >= first) & (key <= last);
       if (band.front) {
-        Value isFront = arith::CmpIOp::create(body, loc, arith::CmpIPredicate::slt, key, start);
-        score = arith::SelectOp::create(body, loc, isFront, compute(body, *band.front->score, args), score);
-        sees = arith::OrIOp::create(body, loc, sees, isFront);
+        Mask isFront = key < k.asIndex(start);
+        score = select(isFront, k.asNum(compute(body, *band.front->score, args)), score);
+        sees = sees | isFront;
       }
-      Value hidden = floatConstant(body, loc, score.getType(), -std::numeric_limits<double>::infinity());
-      return arith::SelectOp::create(body, loc, sees, score, hidden);
+      return select(sees, score, constantLike(score, -std::numeric_limits<double>::infinity())).value();
     });
   }
 

@@ -1,6 +1,6 @@
 #include "passes/graph/attention/RaiseContraction.h"
 
-#include "passes/graph/Structured.h"
+#include "passes/graph/Formulas.h"
 #include "passes/graph/attention/AttentionMatch.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -189,9 +189,7 @@ Value Distributor::overQuotient() {
         elementwise(b, quotient.getLoc(), tensor::getMixedSizes(b, quotient.getLoc(), quotient.getDpsInits()[0]),
                     getElementTypeOrSelf(weights()), {term->get(), parts->second->get()},
                     {written, quotient.getMatchingIndexingMap(parts->second)},
-                    [](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                      return arith::DivFOp::create(b, loc, args[0], args[1]);
-                    });
+                    formula([](Code &, ArrayRef<Num> x) { return x[0] / x[1]; }));
     products.push_back(contract(divided, maps[side]).getResult(0));
   }
   return combine(products, isa<arith::SubFOp>(getScalarOp(sum)));
@@ -201,11 +199,8 @@ Value Distributor::combine(ArrayRef<Value> parts, bool isDifference) {
   auto type = cast<RankedTensorType>(op.getResult(0).getType());
   SmallVector<AffineMap> same(2, b.getMultiDimIdentityMap(type.getRank()));
   return elementwise(b, op.getLoc(), tensor::getMixedSizes(b, op.getLoc(), op.getDpsInits()[0]), type.getElementType(),
-                     ValueRange(parts), same, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                       if (isDifference)
-                         return arith::SubFOp::create(b, loc, args[0], args[1]);
-                       return arith::AddFOp::create(b, loc, args[0], args[1]);
-                     });
+                     ValueRange(parts), same,
+                     formula([&](Code &, ArrayRef<Num> x) { return isDifference ? x[0] - x[1] : x[0] + x[1]; }));
 }
 
 /// (w y) v -> w (y v), where y is one place of a softmax, or its sum over heads, and w the same for all keys.
@@ -221,10 +216,7 @@ Value Distributor::beforeFactor() {
       return {};
     Value part = contract(rest->get(), mapOf(rest)).getResult(0);
     return elementwise(b, op.getLoc(), sizes, type.getElementType(), part, same,
-                       [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                         Value scale = floatConstant(b, loc, type.getElementType(), *factor);
-                         return arith::MulFOp::create(b, loc, args[0], scale);
-                       });
+                       formula([&](Code &, ArrayRef<Num> x) { return x[0] * *factor; }));
   }
   auto factors = readOperands<arith::MulFOp>(product);
   if (!factors)
@@ -244,10 +236,7 @@ Value Distributor::beforeFactor() {
     Value part = contract(rest->get(), mapOf(rest)).getResult(0);
     return elementwise(b, op.getLoc(), sizes, type.getElementType(), {factor->get(), part},
                        {AffineMap::get(type.getRank(), 0, read, b.getContext()), same},
-                       [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                         Value by = isWidened ? arith::ExtFOp::create(b, loc, args[1].getType(), args[0]) : args[0];
-                         return arith::MulFOp::create(b, loc, by, args[1]);
-                       });
+                       formula([](Code &, ArrayRef<Num> x) { return convertFloat(x[0], x[1].type()) * x[1]; }));
   }
   return {};
 }

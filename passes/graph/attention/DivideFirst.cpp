@@ -1,3 +1,4 @@
+#include "passes/graph/Formulas.h"
 #include "passes/graph/attention/Normalization.h"
 #include "passes/graph/element/Rows.h"
 
@@ -22,12 +23,10 @@ Value divideRows(RewriterBase &rewriter, Location loc, const Element &x, const E
   unsigned rank = x.at.getNumResults();
   AffineMap rowMap = AffineMap::get(rank, 0, place, rewriter.getContext());
   Type element = getElementTypeOrSelf(x.value), compute = accumulatorType(element);
-  return elementwise(
-      rewriter, loc, tensor::getMixedSizes(rewriter, loc, x.value), element, {x.value, row.value},
-      {rewriter.getMultiDimIdentityMap(rank), rowMap}, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-        Value dividend = convertFloat(b, loc, args[0], compute), divisor = convertFloat(b, loc, args[1], compute);
-        return convertFloat(b, loc, arith::DivFOp::create(b, loc, dividend, divisor), element);
-      });
+  return elementwise(rewriter, loc, tensor::getMixedSizes(rewriter, loc, x.value), element, {x.value, row.value},
+                     {rewriter.getMultiDimIdentityMap(rank), rowMap}, formula([&](Code &, ArrayRef<Num> x) {
+                       return convertFloat(convertFloat(x[0], compute) / convertFloat(x[1], compute), element);
+                     }));
 }
 
 } // namespace

@@ -2,9 +2,9 @@
 #include "dialects/attn/NodeLocation.h"
 #include "dialects/attn/SegmentAttentionOp.h"
 #include "passes/Passes.h"
+#include "passes/graph/Formulas.h"
 #include "passes/graph/FusionVerdict.h"
 #include "passes/graph/Pipeline.h"
-#include "passes/graph/Structured.h"
 #include "passes/graph/attention/ExposeSteps.h"
 #include "passes/graph/attention/RowDivisor.h"
 
@@ -298,16 +298,12 @@ private:
     Type element = getElementTypeOrSelf(weights);
     AffineMap all = b.getMultiDimIdentityMap(4), axes = all.dropResult(1);
     Value sum = reduction(b, loc, weights, all, filledTensor(b, loc, kept, element, 0), axes,
-                          [](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                            return arith::AddFOp::create(b, loc, args[0], args[1]);
-                          });
+                          formula([](Code &, ArrayRef<Num> x) { return x[0] + x[1]; }));
     Value heads = getValueOrCreateConstantIndexOp(b, loc, extents[1]);
     Value count = arith::IndexCastOp::create(b, loc, b.getI64Type(), heads);
     count = arith::UIToFPOp::create(b, loc, element, count);
     return elementwise(b, loc, kept, element, sum, b.getMultiDimIdentityMap(3),
-                       [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                         return arith::DivFOp::create(b, loc, args[0], count);
-                       });
+                       formula([&](Code &k, ArrayRef<Num> x) { return x[0] / k.asNum(count); }));
   }
 
   /// Of [batch, head, query, key].

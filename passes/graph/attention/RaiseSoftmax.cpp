@@ -1,8 +1,8 @@
 #include "dialects/attn/AttnOps.h"
 #include "passes/Passes.h"
 #include "passes/graph/Collect.h"
+#include "passes/graph/Formulas.h"
 #include "passes/graph/Pipeline.h"
-#include "passes/graph/Structured.h"
 #include "passes/graph/attention/Normalization.h"
 #include "passes/graph/element/AssumeRequired.h"
 #include "passes/graph/element/LowerBound.h"
@@ -91,12 +91,7 @@ Value scaled(RewriterBase &rewriter, Location loc, Value scores, double factor) 
     return scores;
   AffineMap identity = rewriter.getMultiDimIdentityMap(cast<RankedTensorType>(scores.getType()).getRank());
   return elementwise(rewriter, loc, tensor::getMixedSizes(rewriter, loc, scores), getElementTypeOrSelf(scores), scores,
-                     identity, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                       if (factor == -1)
-                         return arith::NegFOp::create(b, loc, args.front());
-                       Value scale = floatConstant(b, loc, args.front().getType(), factor);
-                       return arith::MulFOp::create(b, loc, args.front(), scale);
-                     });
+                     identity, formula([&](Code &, ArrayRef<Num> x) { return factor == -1 ? -x[0] : x[0] * factor; }));
 }
 
 /// Exponentials, up to views, over their sum: a softmax of `scores`.

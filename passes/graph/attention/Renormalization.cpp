@@ -1,3 +1,4 @@
+#include "passes/graph/Formulas.h"
 #include "passes/graph/attention/Normalization.h"
 #include "passes/graph/element/Rows.h"
 
@@ -117,17 +118,11 @@ LogicalResult raiseRenormalized(RewriterBase &rewriter, linalg::LinalgOp op) {
   unsigned rank = softmax.getType().getRank();
   AffineMap identity = rewriter.getMultiDimIdentityMap(rank);
   AffineMap shownAt = AffineMap::get(rank, 0, weights->shown.at.getResults(), rewriter.getContext());
-  Value scores = elementwise(rewriter, loc, sizes, element, {softmax.getInput(), weights->shown.value},
-                             {identity, shownAt}, [&](OpBuilder &b, Location loc, ValueRange args) -> Value {
-                               Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(args[1].getType())),
-                                     isShown;
-                               if (isa<FloatType>(args[1].getType()))
-                                 isShown = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, args[1], zero);
-                               else
-                                 isShown = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, args[1], zero);
-                               Value hidden = floatConstant(b, loc, element, -std::numeric_limits<double>::infinity());
-                               return arith::SelectOp::create(b, loc, isShown, args[0], hidden);
-                             });
+  Value scores =
+      elementwise(rewriter, loc, sizes, element, {softmax.getInput(), weights->shown.value}, {identity, shownAt},
+                  formula([&](Code &, ArrayRef<Num> x) {
+                    return select(x[1] != 0, x[0], constantLike(x[0], -std::numeric_limits<double>::infinity()));
+                  }));
   auto raised = SoftmaxOp::create(rewriter, loc, scores.getType(), scores, softmax.getDim(), false);
   raised->setAttr(kAssumesAttr,
                   rewriter.getStringAttr("|score| < 40: what a mask behind the softmax hides outweighs no other key"));
