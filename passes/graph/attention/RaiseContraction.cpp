@@ -61,22 +61,14 @@ bool reachesSoftmax(Value value) {
 
 struct RaiseContractionPass : impl::RaiseContractionPassBase<RaiseContractionPass> {
   void runOnOperation() override {
-    SmallVector<linalg::LinalgOp> sums;
-    getOperation()->walk([&](linalg::LinalgOp op) {
-      if (getReduction(op) == Combiner::sum)
-        sums.push_back(op);
-    });
     IRRewriter rewriter(&getContext());
-    for (linalg::LinalgOp sum : sums)
+    for (linalg::LinalgOp sum : collect<linalg::LinalgOp>(
+             getOperation(), [](linalg::LinalgOp op) { return getReduction(op) == Combiner::sum; }))
       if (dividesItsTerms(sum))
         (void)sumWeights(rewriter, sum);
       else if (!raise(sum))
         dropUnitSum(sum);
-    SmallVector<linalg::LinalgOp> totals;
-    getOperation()->walk([&](linalg::LinalgOp op) {
-      if (isPointwise(op))
-        totals.push_back(op);
-    });
+    SmallVector<linalg::LinalgOp> totals = collect<linalg::LinalgOp>(getOperation(), isPointwise);
     for (linalg::LinalgOp total : llvm::reverse(totals)) // the whole sum before a part of it
       if (!raiseRunningSoftmax(rewriter, total))
         joinSums(rewriter, total);

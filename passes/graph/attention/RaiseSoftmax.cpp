@@ -256,12 +256,8 @@ struct RaiseSoftmaxPass : impl::RaiseSoftmaxPassBase<RaiseSoftmaxPass> {
     getOperation()->walk([&](SoftmaxOp op) { dropMaximum(rewriter, op); });
     if (exact)
       return;
-    SmallVector<linalg::LinalgOp> quotients;
-    getOperation()->walk([&](linalg::LinalgOp op) {
-      if (isa_and_nonnull<arith::DivFOp>(getScalarOp(op)))
-        quotients.push_back(op);
-    });
-    for (linalg::LinalgOp op : quotients)
+    for (linalg::LinalgOp op : collect<linalg::LinalgOp>(
+             getOperation(), [](linalg::LinalgOp op) { return isa_and_nonnull<arith::DivFOp>(getScalarOp(op)); }))
       (void)raiseRenormalized(rewriter, op);
   }
 };
