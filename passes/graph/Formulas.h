@@ -19,11 +19,17 @@ class Tensor : public Kind<Tensor> {
   using Kind::Kind;
 };
 
-/// `write`, a NumBody or what gives another value, as a body.
+/// `write`, of an ArrayRef<Num> alone or a Code and that, as a body:
+///
+///     elementwise(b, loc, sizes, f32, {x, y}, maps, formula([](ArrayRef<Num> x) { return x[0] / (x[1] + 1.0); }))
 template <typename Write> auto formula(Write write) {
   return [write = std::move(write)](mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange args) -> mlir::Value {
     Code k(b, loc);
-    return write(k, llvm::ArrayRef<Num>(llvm::map_to_vector(args, [&](mlir::Value arg) { return k.asNum(arg); })));
+    auto x = llvm::map_to_vector(args, [&](mlir::Value arg) { return k.asNum(arg); });
+    if constexpr (std::is_invocable_v<const Write &, llvm::ArrayRef<Num>>)
+      return write(llvm::ArrayRef<Num>(x));
+    else
+      return write(k, llvm::ArrayRef<Num>(x));
   };
 }
 

@@ -48,13 +48,13 @@ LogicalResult AttentionBuilder::sumTerms(ArrayRef<Operand> terms, Operand &sum, 
     inputs.push_back(term.value);
     maps.push_back(AffineMap::get(dims.size(), 0, exprs, b.getContext()));
   }
-  sum.value = elementwise(b, loc, shape, getElementTypeOrSelf(inputs.front()), inputs, maps,
-                          formula([&](Code &, ArrayRef<Num> x) {
-                            Num total = terms.front().isNegated ? -x[0] : x[0];
-                            for (auto [summand, term] : llvm::zip_equal(x.drop_front(), terms.drop_front()))
-                              total = term.isNegated ? total - summand : total + summand;
-                            return total;
-                          }));
+  sum.value =
+      elementwise(b, loc, shape, getElementTypeOrSelf(inputs.front()), inputs, maps, formula([&](ArrayRef<Num> x) {
+                    Num total = terms.front().isNegated ? -x[0] : x[0];
+                    for (auto [summand, term] : llvm::zip_equal(x.drop_front(), terms.drop_front()))
+                      total = term.isNegated ? total - summand : total + summand;
+                    return total;
+                  }));
   return success();
 }
 
@@ -114,7 +114,7 @@ void AttentionBuilder::sumRepeatedCaptures() {
     SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, sum);
     AffineMap map = b.getMultiDimIdentityMap(sizes.size());
     sum = elementwise(b, loc, sizes, getElementTypeOrSelf(sum), {sum, match.captures[*last].value}, {map, map},
-                      formula([](Code &, ArrayRef<Num> x) { return x[0] + x[1]; }));
+                      formula([](ArrayRef<Num> x) { return x[0] + x[1]; }));
     // The last one is read no more.
     unsigned place = cast<BlockArgument>(outer.getRhs()).getArgNumber();
     outer.getResult().replaceAllUsesWith(inner.getResult());

@@ -189,7 +189,7 @@ Value Distributor::overQuotient() {
         elementwise(b, quotient.getLoc(), tensor::getMixedSizes(b, quotient.getLoc(), quotient.getDpsInits()[0]),
                     getElementTypeOrSelf(weights()), {term->get(), parts->second->get()},
                     {written, quotient.getMatchingIndexingMap(parts->second)},
-                    formula([](Code &, ArrayRef<Num> x) { return x[0] / x[1]; }));
+                    formula([](ArrayRef<Num> x) { return x[0] / x[1]; }));
     products.push_back(contract(divided, maps[side]).getResult(0));
   }
   return combine(products, isa<arith::SubFOp>(getScalarOp(sum)));
@@ -200,7 +200,7 @@ Value Distributor::combine(ArrayRef<Value> parts, bool isDifference) {
   SmallVector<AffineMap> same(2, b.getMultiDimIdentityMap(type.getRank()));
   return elementwise(b, op.getLoc(), tensor::getMixedSizes(b, op.getLoc(), op.getDpsInits()[0]), type.getElementType(),
                      ValueRange(parts), same,
-                     formula([&](Code &, ArrayRef<Num> x) { return isDifference ? x[0] - x[1] : x[0] + x[1]; }));
+                     formula([&](ArrayRef<Num> x) { return isDifference ? x[0] - x[1] : x[0] + x[1]; }));
 }
 
 /// (w y) v -> w (y v), where y is one place of a softmax, or its sum over heads, and w the same for all keys.
@@ -216,7 +216,7 @@ Value Distributor::beforeFactor() {
       return {};
     Value part = contract(rest->get(), mapOf(rest)).getResult(0);
     return elementwise(b, op.getLoc(), sizes, type.getElementType(), part, same,
-                       formula([&](Code &, ArrayRef<Num> x) { return x[0] * *factor; }));
+                       formula([&](ArrayRef<Num> x) { return x[0] * *factor; }));
   }
   auto factors = readOperands<arith::MulFOp>(product);
   if (!factors)
@@ -236,7 +236,7 @@ Value Distributor::beforeFactor() {
     Value part = contract(rest->get(), mapOf(rest)).getResult(0);
     return elementwise(b, op.getLoc(), sizes, type.getElementType(), {factor->get(), part},
                        {AffineMap::get(type.getRank(), 0, read, b.getContext()), same},
-                       formula([](Code &, ArrayRef<Num> x) { return convertFloat(x[0], x[1].type()) * x[1]; }));
+                       formula([](ArrayRef<Num> x) { return convertFloat(x[0], x[1].type()) * x[1]; }));
   }
   return {};
 }

@@ -298,7 +298,7 @@ private:
     Type element = getElementTypeOrSelf(weights);
     AffineMap all = b.getMultiDimIdentityMap(4), axes = all.dropResult(1);
     Value sum = reduction(b, loc, weights, all, filledTensor(b, loc, kept, element, 0), axes,
-                          formula([](Code &, ArrayRef<Num> x) { return x[0] + x[1]; }));
+                          formula([](ArrayRef<Num> x) { return x[0] + x[1]; }));
     Value heads = getValueOrCreateConstantIndexOp(b, loc, extents[1]);
     Value count = arith::IndexCastOp::create(b, loc, b.getI64Type(), heads);
     count = arith::UIToFPOp::create(b, loc, element, count);

@@ -91,7 +91,7 @@ Value scaled(RewriterBase &rewriter, Location loc, Value scores, double factor) 
     return scores;
   AffineMap identity = rewriter.getMultiDimIdentityMap(cast<RankedTensorType>(scores.getType()).getRank());
   return elementwise(rewriter, loc, tensor::getMixedSizes(rewriter, loc, scores), getElementTypeOrSelf(scores), scores,
-                     identity, formula([&](Code &, ArrayRef<Num> x) { return factor == -1 ? -x[0] : x[0] * factor; }));
+                     identity, formula([&](ArrayRef<Num> x) { return factor == -1 ? -x[0] : x[0] * factor; }));
 }
 
 /// Exponentials, up to views, over their sum: a softmax of `scores`.

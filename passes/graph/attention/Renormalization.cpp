@@ -120,7 +120,7 @@ LogicalResult raiseRenormalized(RewriterBase &rewriter, linalg::LinalgOp op) {
   AffineMap shownAt = AffineMap::get(rank, 0, weights->shown.at.getResults(), rewriter.getContext());
   Value scores =
       elementwise(rewriter, loc, sizes, element, {softmax.getInput(), weights->shown.value}, {identity, shownAt},
-                  formula([&](Code &, ArrayRef<Num> x) {
+                  formula([&](ArrayRef<Num> x) {
                     return select(x[1] != 0, x[0], constantLike(x[0], -std::numeric_limits<double>::infinity()));
                   }));
   auto raised = SoftmaxOp::create(rewriter, loc, scores.getType(), scores, softmax.getDim(), false);

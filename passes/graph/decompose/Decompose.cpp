@@ -39,7 +39,7 @@ Value emitSoftmax(OpBuilder &b, Location loc, Value input, int64_t dim, Type res
 
   // NaN wins: it must reach the result.
   Value max = reduction(b, loc, input, full, filledTensor(b, loc, rows, acc, -kInfinity), row,
-                        formula([&](Code &, ArrayRef<Num> x) { return maximum(convertFloat(x[0], acc), x[1]); }));
+                        formula([&](ArrayRef<Num> x) { return maximum(convertFloat(x[0], acc), x[1]); }));
   // A guarded row subtracts 0 instead of -inf: all its exponentials are 0
   // (zero), or every difference is taken as 0 (uniform).
   auto shifted = [&](const Num &x, const Num &max) {
@@ -54,17 +54,16 @@ Value emitSoftmax(OpBuilder &b, Location loc, Value input, int64_t dim, Type res
   Value zeros = filledTensor(b, loc, rows, acc, 0);
   if (log) {
     Value sum = reduction(b, loc, {input, max}, {full, row}, zeros, row,
-                          formula([&](Code &, ArrayRef<Num> x) { return x[2] + exp(shifted(x[0], x[1])); }));
-    return elementwise(b, loc, sizes, resultElement, {input, max, sum}, {full, row, row},
-                       formula([&](Code &, ArrayRef<Num> x) {
+                          formula([&](ArrayRef<Num> x) { return x[2] + exp(shifted(x[0], x[1])); }));
+    return elementwise(b, loc, sizes, resultElement, {input, max, sum}, {full, row, row}, formula([&](ArrayRef<Num> x) {
                          Num lse = attn::log(x[2]);
                          return convertFloat(shifted(x[0], x[1]) - lse, resultElement);
                        }));
   }
   Value exps = elementwise(b, loc, sizes, acc, {input, max}, {full, row},
-                           formula([&](Code &, ArrayRef<Num> x) { return exp(shifted(x[0], x[1])); }));
-  Value sum = reduction(b, loc, exps, full, zeros, row, formula([&](Code &, ArrayRef<Num> x) { return x[1] + x[0]; }));
-  return elementwise(b, loc, sizes, resultElement, {exps, sum}, {full, row}, formula([&](Code &, ArrayRef<Num> x) {
+                           formula([&](ArrayRef<Num> x) { return exp(shifted(x[0], x[1])); }));
+  Value sum = reduction(b, loc, exps, full, zeros, row, formula([&](ArrayRef<Num> x) { return x[1] + x[0]; }));
+  return elementwise(b, loc, sizes, resultElement, {exps, sum}, {full, row}, formula([&](ArrayRef<Num> x) {
                        // A sum is 0 only when the row is masked: exp(max - max) is 1.
                        Num divisor = zero ? select(x[1] == 0.0, constantLike(x[1], 1.0), x[1]) : x[1];
                        return convertFloat(x[0] / divisor, resultElement);
@@ -107,16 +106,14 @@ struct DecomposeLayerNorm : OpRewritePattern<LayerNormOp> {
 
     Value zeros = filledTensor(b, loc, rows, acc, 0);
     Value sum = reduction(b, loc, op.getInput(), full, zeros, row,
-                          formula([&](Code &, ArrayRef<Num> x) { return x[1] + convertFloat(x[0], acc); }));
+                          formula([&](ArrayRef<Num> x) { return x[1] + convertFloat(x[0], acc); }));
     auto divide = [&](const Num &x) { return x / x.with(count); };
-    Value mean =
-        elementwise(b, loc, rows, acc, sum, perRow, formula([&](Code &, ArrayRef<Num> x) { return divide(x[0]); }));
-    Value squares =
-        reduction(b, loc, {op.getInput(), mean}, {full, row}, zeros, row, formula([&](Code &, ArrayRef<Num> x) {
-                    Num d = convertFloat(x[0], acc) - x[1];
-                    return x[2] + d * d;
-                  }));
-    Value inverse = elementwise(b, loc, rows, acc, squares, perRow, formula([&](Code &, ArrayRef<Num> x) {
+    Value mean = elementwise(b, loc, rows, acc, sum, perRow, formula([&](ArrayRef<Num> x) { return divide(x[0]); }));
+    Value squares = reduction(b, loc, {op.getInput(), mean}, {full, row}, zeros, row, formula([&](ArrayRef<Num> x) {
+                                Num d = convertFloat(x[0], acc) - x[1];
+                                return x[2] + d * d;
+                              }));
+    Value inverse = elementwise(b, loc, rows, acc, squares, perRow, formula([&](ArrayRef<Num> x) {
                                   return 1.0 / sqrt(divide(x[0]) + op.getEpsilon().convertToDouble());
                                 }));
     SmallVector<Value> inputs{op.getInput(), mean, inverse, op.getScale()};
@@ -125,13 +122,12 @@ struct DecomposeLayerNorm : OpRewritePattern<LayerNormOp> {
       inputs.push_back(op.getBias());
       maps.push_back(columns);
     }
-    Value result =
-        elementwise(b, loc, sizes, type.getElementType(), inputs, maps, formula([&](Code &, ArrayRef<Num> x) {
-                      Num y = (convertFloat(x[0], acc) - x[1]) * x[2] * convertFloat(x[3], acc);
-                      if (op.getBias())
-                        y = y + convertFloat(x[4], acc);
-                      return convertFloat(y, type.getElementType());
-                    }));
+    Value result = elementwise(b, loc, sizes, type.getElementType(), inputs, maps, formula([&](ArrayRef<Num> x) {
+                                 Num y = (convertFloat(x[0], acc) - x[1]) * x[2] * convertFloat(x[3], acc);
+                                 if (op.getBias())
+                                   y = y + convertFloat(x[4], acc);
+                                 return convertFloat(y, type.getElementType());
+                               }));
     rewriter.replaceOp(op, result);
     return success();
   }
@@ -159,9 +155,8 @@ struct DecomposeNarrowRows : OpRewritePattern<NarrowRowsOp> {
     AffineMap all = rewriter.getMultiDimIdentityMap(rank), byRow = all.dropResult(rank - 1);
     Type f32 = rewriter.getF32Type(), i32 = rewriter.getI32Type(), i8 = rewriter.getI8Type();
     Value zeros = filledTensor(rewriter, loc, ArrayRef(sizes).drop_back(), f32, 0);
-    Value tops =
-        reduction(rewriter, loc, op.getRows(), all, zeros, byRow,
-                  formula([&](Code &, ArrayRef<Num> x) { return maximum(x[1], abs(convertFloat(x[0], f32))); }));
+    Value tops = reduction(rewriter, loc, op.getRows(), all, zeros, byRow,
+                           formula([&](ArrayRef<Num> x) { return maximum(x[1], abs(convertFloat(x[0], f32))); }));
     sizes.back() = rewriter.getIndexAttr(width + kScaleBytes);
     auto byte = formula([&](Code &k, ArrayRef<Num> x) {
       Index at = loopIndex(k, rank - 1), end = k.index(width);

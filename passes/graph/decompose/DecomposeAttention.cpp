@@ -70,7 +70,7 @@ Operand AttentionDecomposer::reduce(ArrayRef<unsigned> kept, Type element, doubl
 }
 
 Operand AttentionDecomposer::maximumOf(ArrayRef<unsigned> kept, const Operand &input) {
-  return reduce(kept, compute, -kInfinity, input, formula([](Code &, ArrayRef<Num> x) { return maximum(x[0], x[1]); }));
+  return reduce(kept, compute, -kInfinity, input, formula([](ArrayRef<Num> x) { return maximum(x[0], x[1]); }));
 }
 
 /// sum over the dimensions not in `resultDims` of lhs * rhs.
@@ -155,7 +155,7 @@ Operand AttentionDecomposer::letHiddenKeysIn(const Operand &scores, const Operan
   ArrayRef<unsigned> rowDims = ArrayRef(dims).drop_back(); // j
   bool isSoftmax = op.getNormalizer() == Normalizer::softmax;
   Operand row = reduce(rowDims, compute, hiddenScore, masked,
-                       formula([&](Code &, ArrayRef<Num> x) { return isSoftmax ? maximum(x[0], x[1]) : x[0] + x[1]; }));
+                       formula([&](ArrayRef<Num> x) { return isSoftmax ? maximum(x[0], x[1]) : x[0] + x[1]; }));
   SmallVector<Operand> inputs{scores};
   llvm::append_range(inputs, captures);
   inputs.append({masked, *visible, row});
@@ -182,14 +182,14 @@ Operand AttentionDecomposer::normalize(const Operand &scores) {
     auto convert = [&](Operand x, Type to) {
       if (getElementTypeOrSelf(x.value) == to)
         return x;
-      return pointwise(dims, to, x, formula([&](Code &, ArrayRef<Num> x) { return convertFloat(x[0], to); }));
+      return pointwise(dims, to, x, formula([&](ArrayRef<Num> x) { return convertFloat(x[0], to); }));
     };
     Operand rounded = convert(scores, softmaxType);
     Value weights = emitSoftmax(b, loc, rounded.value, keyPosition, softmaxType, /*log=*/false, op.getMaskedRows());
     return convert({weights, mapOf(b, dims)}, compute);
   }
   ArrayRef<unsigned> rowDims = ArrayRef(dims).drop_back();
-  Operand sum = reduce(rowDims, compute, 0, scores, formula([](Code &, ArrayRef<Num> x) { return x[0] + x[1]; }));
+  Operand sum = reduce(rowDims, compute, 0, scores, formula([](ArrayRef<Num> x) { return x[0] + x[1]; }));
   Value count = getValueOrCreateConstantIndexOp(b, loc, sizes[Dim::J]);
   return pointwise(dims, compute, {scores, sum}, formula([&](Code &k, ArrayRef<Num> x) {
                      Num quotient = x[0] / x[1];
@@ -229,7 +229,7 @@ Operand AttentionDecomposer::weightedSum(const Operand &weights) {
       resultDims.push_back(*dim);
   if (!visible)
     return contract(weights, value, resultDims);
-  return reduce(resultDims, compute, 0, {weights, value, *visible}, formula([&](Code &, ArrayRef<Num> x) {
+  return reduce(resultDims, compute, 0, {weights, value, *visible}, formula([&](ArrayRef<Num> x) {
                   Num sum = x[3] + x[0] * convertFloat(x[1], compute);
                   return select(takesPart(x[2], x[0]), sum, x[3]);
                 }));
@@ -245,8 +245,8 @@ Operand AttentionDecomposer::logSumExp(const Operand &scores) {
   // An infinite maximum is not subtracted from itself.
   auto guarded = [](const Num &max) { return select(abs(max) == kInfinity, constantLike(max, 0.0), max); };
   Operand sum = reduce(rowDims, compute, 0, {scores, max},
-                       formula([&](Code &, ArrayRef<Num> x) { return x[2] + exp(x[0] - guarded(x[1])); }));
-  return pointwise(rowDims, compute, {max, sum}, formula([&](Code &, ArrayRef<Num> x) {
+                       formula([&](ArrayRef<Num> x) { return x[2] + exp(x[0] - guarded(x[1])); }));
+  return pointwise(rowDims, compute, {max, sum}, formula([&](ArrayRef<Num> x) {
                      Num log = attn::log(x[1]);
                      return guarded(x[0]) + log;
                    }));

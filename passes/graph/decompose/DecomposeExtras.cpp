@@ -31,10 +31,9 @@ Operand AttentionDecomposer::topK(ExtraAttr attr, const Operand &source, ArrayRe
   sizes.push_back(b.getIndexAttr(count));
   Type element = type.getElementType();
   Value found = attr.isIndex() ? op.getPositions() : op.getValues();
-  Value result =
-      elementwise(b, loc, sizes, element, found, renumber(mapOf(b, from), to), formula([&](Code &, ArrayRef<Num> x) {
-                    return attr.isIndex() ? toNum(toIndex(x[0]), element) : convertFloat(x[0], element);
-                  }));
+  Value result = elementwise(b, loc, sizes, element, found, renumber(mapOf(b, from), to), formula([&](ArrayRef<Num> x) {
+                               return attr.isIndex() ? toNum(toIndex(x[0]), element) : convertFloat(x[0], element);
+                             }));
   return {result, mapOf(b, kept)};
 }
 
@@ -51,7 +50,7 @@ Operand AttentionDecomposer::argmax(const Operand &source, ArrayRef<unsigned> ke
                             return select(isLess, x[2], minimum(x[2], j));
                           }));
   return pointwise(kept, element, Operand{found, mapOf(b, kept)},
-                   formula([&](Code &, ArrayRef<Num> x) { return toNum(toIndex(x[0]), element); }));
+                   formula([&](ArrayRef<Num> x) { return toNum(toIndex(x[0]), element); }));
 }
 
 Operand AttentionDecomposer::extra(ExtraAttr attr, Operand source, ArrayRef<unsigned> kept, RankedTensorType type) {
@@ -60,8 +59,7 @@ Operand AttentionDecomposer::extra(ExtraAttr attr, Operand source, ArrayRef<unsi
     return source;
   // Reductions need every dimension and the type of the computation.
   if (source.map != mapOf(b, dims) || getElementTypeOrSelf(source.value) != compute)
-    source =
-        pointwise(dims, compute, source, formula([&](Code &, ArrayRef<Num> x) { return convertFloat(x[0], compute); }));
+    source = pointwise(dims, compute, source, formula([&](ArrayRef<Num> x) { return convertFloat(x[0], compute); }));
   if (attr.isTopK())
     return topK(attr, source, kept, type);
   if (kind == Reduction::argmax)
@@ -96,7 +94,7 @@ Value AttentionDecomposer::finish(const Operand &result, Type type, AffineMap ma
       order.push_back(*dim);
   Type have = getElementTypeOrSelf(value);
   if (result.map != mapOf(b, order) || (have != element && isa<FloatType>(element)))
-    value = pointwise(order, element, result, formula([&](Code &, ArrayRef<Num> x) {
+    value = pointwise(order, element, result, formula([&](ArrayRef<Num> x) {
                         return isa<FloatType>(element) ? convertFloat(x[0], element) : x[0];
                       }))
                 .value;

@@ -237,7 +237,7 @@ Value LayerWriter::writeGru(const DirectionData &data, Value x, Value t, Value h
   auto gateValue = [&](int64_t g, Value init) -> Value {
     Operands own = gate(data, x, unitSlice(zr, g * hidden, hidden), g);
     return reduction(b, loc, own.values, own.maps, init, matrix(),
-                     formula([&](Code &, ArrayRef<Num> x) { return activate(d, 0, sum(x.drop_back())); }));
+                     formula([&](ArrayRef<Num> x) { return activate(d, 0, sum(x.drop_back())); }));
   };
   Value z = gateValue(Z, emptyTensor(b, loc, sizes, acc)), r = gateValue(R, emptyTensor(b, loc, sizes, acc));
 
@@ -253,7 +253,7 @@ Value LayerWriter::writeGru(const DirectionData &data, Value x, Value t, Value h
     }
   } else {
     Value reset = elementwise(b, loc, sizes, acc, {h, r}, {matrix(), matrix()},
-                              formula([](Code &, ArrayRef<Num> x) { return x[0] * x[1]; }));
+                              formula([](ArrayRef<Num> x) { return x[0] * x[1]; }));
     own = gate(data, x, contract(reset, rows(N, 1), batch, hidden), N);
   }
   own.values.push_back(z);

@@ -339,7 +339,7 @@ Value TermWriter::makeOperand(const ProvedTerm &term, AffineMap &map) {
     return capture;
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, capture);
   AffineMap identity = rewriter.getMultiDimIdentityMap(sizes.size());
-  return elementwise(rewriter, loc, sizes, type, capture, identity, formula([&](Code &, ArrayRef<Num> args) {
+  return elementwise(rewriter, loc, sizes, type, capture, identity, formula([&](ArrayRef<Num> args) {
                        Num x = isFloat ? roundLimit(args.front(), term) : convert(args.front(), type);
                        // Beyond any position and the term's constant one value is as good as
                        // another, and the sum does not wrap.

@@ -37,7 +37,7 @@ struct DecomposeProduct : OpRewritePattern<IntegerProductOp> {
     Type i32 = b.getI32Type();
     Value zeros = filledTensor(b, loc, sizes.front(), b.getI32IntegerAttr(0));
     auto widen = [&](const Num &x, bool isUnsigned) { return isUnsigned ? convertUnsigned(x, i32) : convert(x, i32); };
-    auto body = formula([&](Code &, ArrayRef<Num> x) {
+    auto body = formula([&](ArrayRef<Num> x) {
       Num left = widen(x[0], true), right = widen(x[1], op.getIsUnsigned());
       if (op.getLhsZero())
         left = left - widen(x[2], true);

@@ -19,7 +19,7 @@ Value flipped(OpBuilder &b, Location loc, Value bytes) {
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, bytes);
   AffineMap map = b.getMultiDimIdentityMap(type.getRank());
   return elementwise(b, loc, sizes, type.getElementType(), bytes, map,
-                     formula([](Code &, ArrayRef<Num> x) { return x[0] ^ constantLike(x[0], -128); }));
+                     formula([](ArrayRef<Num> x) { return x[0] ^ constantLike(x[0], -128); }));
 }
 
 /// A zero point in rank 0, or 1 where it goes by column.

@@ -1,5 +1,5 @@
 #include "passes/lowering/cpu/IntegerCall.h"
-#include "passes/lowering/choose/Formula.h"
+#include "passes/graph/Formulas.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"

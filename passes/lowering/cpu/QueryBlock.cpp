@@ -1,5 +1,5 @@
 #include "passes/lowering/cpu/QueryBlock.h"
-#include "passes/lowering/choose/Formula.h"
+#include "passes/graph/Formulas.h"
 
 #include "dialects/attn/MaskTerms.h"
 #include "passes/graph/Structured.h"
@@ -64,7 +64,9 @@ Value QueryBlockOps::slice(Value tensor, int64_t dim, int64_t divisor) {
   return sliceAlong(b, loc, tensor, dim, divisor == 1 ? OpFoldResult(offset) : divided(offset, false), count);
 }
 
-Value QueryBlockOps::insert(Value part, Value into, int64_t dim) { return insertAlong(b, loc, part, into, dim, offset); }
+Value QueryBlockOps::insert(Value part, Value into, int64_t dim) {
+  return insertAlong(b, loc, part, into, dim, offset);
+}
 
 //===----------------------------------------------------------------------===//
 // Attention
@@ -188,7 +190,8 @@ SmallVector<Value> QueryBlockOps::linalg(linalg::LinalgOp op, ArrayRef<Value> op
   return SmallVector<Value>(twin->getResults());
 }
 
-SmallVector<Value> QueryBlockOps::shaped(Operation *op, ArrayRef<Value> operands, int64_t from, ArrayRef<int64_t> dims) {
+SmallVector<Value> QueryBlockOps::shaped(Operation *op, ArrayRef<Value> operands, int64_t from,
+                                         ArrayRef<int64_t> dims) {
   auto type = typeOf(op->getResult(0).getType(), dims.front());
   if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op)) {
     SmallVector<OpFoldResult> shape = expand.getMixedOutputShape();

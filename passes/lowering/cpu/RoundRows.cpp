@@ -3,11 +3,11 @@
 #include "dialects/attn/IntegerProductOp.h"
 #include "passes/Passes.h"
 #include "passes/graph/Collect.h"
+#include "passes/graph/Formulas.h"
 #include "passes/graph/ProductReport.h"
 #include "passes/graph/Structured.h"
 #include "passes/kernels/cpu/BlockGemm.h"
 #include "passes/lowering/choose/ContractionMatch.h"
-#include "passes/lowering/choose/Formula.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"

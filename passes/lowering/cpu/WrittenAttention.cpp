@@ -1,5 +1,5 @@
 #include "passes/lowering/cpu/WrittenAttention.h"
-#include "passes/lowering/choose/Formula.h"
+#include "passes/graph/Formulas.h"
 
 #include "passes/graph/Structured.h"
 
