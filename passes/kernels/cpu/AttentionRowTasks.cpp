@@ -89,7 +89,7 @@ public:
       return;
     // They depend on the sizes only: the bits are the same on any number of threads.
     Index tasks = maximum(k.size(Dim::B) * groups, 1);
-    Index wanted = ceilDiv(k.index(AttentionRowPlan::kTasks), tasks);
+    Index wanted = (tasks + (AttentionRowPlan::kTasks - 1)) / tasks;
     Index most = k.size(Dim::J) / AttentionRowPlan::kKeysOfChunk;
     chunks = maximum(minimum(wanted, most), 1);
     isWhole = chunks < 2;
