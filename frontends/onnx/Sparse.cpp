@@ -2,6 +2,7 @@
 #include "frontends/onnx/Limits.h"
 #include "frontends/onnx/Payload.h"
 #include "frontends/onnx/State.h"
+#include <cstring>
 
 using namespace attn;
 using namespace attn::onnx;

@@ -1,7 +1,9 @@
 #include "frontends/onnx/Symbolic.h"
 #include "frontends/onnx/Limits.h"
 #include "frontends/onnx/SymbolicStorage.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/SaveAndRestore.h"
 #include <algorithm>
 #include <numeric>
@@ -433,7 +435,7 @@ std::string Symbols::outputName(const Expr &a) const {
 }
 
 bool Symbols::isNamed(const Expr &a) const {
-  SmallVector<Expr> rest{a};
+  llvm::SmallVector<Expr> rest{a};
   llvm::SmallDenseSet<unsigned> seen;
   while (!rest.empty()) {
     Expr next = rest.pop_back_val();
