@@ -23,7 +23,7 @@ public:
   mlir::OpBuilder builder; // at the end of the entry's block
   Symbols symbols;
   ExternalFiles files;
-  uint64_t denseBytes = 0; // of sparse tensors, once dense
+  uint64_t denseBytes = 0;                          // of sparse tensors, once dense
   std::vector<std::optional<Tensor>> values;        // by number in Graph::values
   llvm::DenseMap<int, std::string> unusable;        // why a value without a tensor has none
   llvm::DenseSet<int> absent;                       // optional inputs without a value

@@ -43,7 +43,8 @@ class SessionPool {
 public:
   SessionPool(attnrt_model *model, EngineOptions options);
 
-  /// Waits without the GIL. invalid_argument once closed, deadline_exceeded at `deadline` (steady, 0: never), cancelled once `cancel` is set.
+  /// Waits without the GIL. invalid_argument once closed, deadline_exceeded at `deadline` (steady, 0: never), cancelled
+  /// once `cancel` is set.
   std::unique_ptr<Session> take(int64_t deadline);
   void giveBack(std::unique_ptr<Session> session);
   /// Ends the sessions: idle ones now, others when they are given back.
