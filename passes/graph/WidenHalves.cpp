@@ -234,13 +234,23 @@ void Widening::followWidened(Operation *op) {
     return;
   SmallVector<Value> sources;
   auto generic = dyn_cast<linalg::GenericOp>(op);
-  auto readsInit = [&](OpOperand &init) { return generic.payloadUsesValueFromOperand(&init); };
-  if (generic && onlyChooses(*generic.getBody()) && llvm::none_of(generic.getDpsInitsMutable(), readsInit)) {
+  // A reduction reads its init, and the greatest number of some starts from an infinity.
+  auto mayBeRead = [&](OpOperand &init) {
+    auto fill = init.get().getDefiningOp<linalg::FillOp>();
+    APFloat start(0.0f);
+    return !generic.payloadUsesValueFromOperand(&init) ||
+           (fill && matchPattern(fill.getInputs()[0], m_ConstantFloat(&start)) && start.isInfinity());
+  };
+  if (generic && onlyChooses(*generic.getBody()) && llvm::all_of(generic.getDpsInitsMutable(), mayBeRead)) {
     llvm::append_range(sources, generic.getDpsInputs());
     generic.getBody()->walk([&](tensor::ExtractOp extract) { sources.push_back(extract.getTensor()); });
-  } else if (isView(op) || isa<tensor::ExtractSliceOp, TopKOp>(op)) {
-    auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
-    sources.push_back(linalgOp ? getMovedInput(linalgOp)->get() : op->getOperand(0));
+  } else if (isa<tensor::ConcatOp, tensor::InsertSliceOp>(op)) {
+    llvm::append_range(sources, op->getOperands());
+    llvm::erase_if(sources, [](Value source) { return source.getDefiningOp<tensor::EmptyOp>(); });
+  } else if (isa<tensor::ExtractSliceOp, TopKOp>(op)) {
+    sources.push_back(op->getOperand(0));
+  } else if (Value viewed = getViewed(op)) {
+    sources.push_back(viewed);
   }
   llvm::erase_if(sources, [](Value source) { return !isa<FloatType>(getElementTypeOrSelf(source)); });
   Type type = sources.empty() ? Type() : fromHalves.lookup(sources.front());

@@ -49,7 +49,31 @@ g (float16[b,q,32] x, float16[b,32,k] y) => (float16[b,q,k] w) <int64[1] five = 
         np.testing.assert_allclose(np.load(f"{folder}/w.npy").astype(float), weights, rtol=2e-3, atol=1e-7, err_msg=str(options))
 
 
+def check_greatest(bin, folder):
+    """What is chosen in f32 between two Casts is one of the numbers in f16 that it is chosen from; 0.1 is none of them."""
+    path = f"{folder}/greatest.onnx"
+    onnx.save(parser.parse_model("""<ir_version: 9, opset_import: ["" : 18]>
+g (float16[4,n] x) => (bool[4,n] y, bool[4,n] z) <float tenth = {0.1}> {
+  a = Exp(x)  wide = Cast<to = 1>(a)  b = Exp(a)  other = Cast<to = 1>(b)  both = Concat<axis = 1>(wide, other)
+  least = ReduceMin<keepdims = 1>(both)  most = ReduceMax<keepdims = 1>(wide)  lowest = Cast<to = 10>(least)
+  highest = Cast<to = 10>(most)  isLowest = Equal(a, lowest)  isHighest = Equal(a, highest)  y = Or(isLowest, isHighest)
+  above = Max(wide, tenth)  clipped = Cast<to = 10>(above)  z = Greater(clipped, a)
+}"""), path)
+    x = np.linspace(-4, 2, 36).reshape(4, 9).astype(np.float16)
+    np.save(f"{folder}/x.npy", x)
+    for options in ([], ["-O0"]):
+        subprocess.run([f"{bin}/attnc", path, "-o", f"{folder}/greatest.so", *options], check=True)
+        subprocess.run([f"{bin}/attn-run", f"{folder}/greatest.so", f"--input=x=@{folder}/x.npy", f"--output=y=@{folder}/y.npy",
+                        f"--output=z=@{folder}/z.npy"], check=True, stdout=subprocess.DEVNULL)
+        isEnd = np.zeros(x.shape, bool)
+        isEnd.flat[[0, -1]] = True
+        np.testing.assert_array_equal(np.load(f"{folder}/y.npy").astype(bool), isEnd, str(options))
+        isBelow = np.exp(x.astype(float)) < 0.1
+        assert (np.load(f"{folder}/z.npy").astype(bool) >= isBelow).all() and isBelow.any(), options
+
+
 def main(bin, folder):
+    check_greatest(bin, folder)
     check_thresholds(bin, folder)
     rng = np.random.default_rng(12)
     kinds = {"float": np.float32, "double": np.float64, "int64": np.int64, "uint8": np.uint8, "int32": np.int32,
