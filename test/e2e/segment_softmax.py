@@ -301,6 +301,36 @@ def check_stored(folder, rng):
         np.testing.assert_allclose(np.load(f"{folder}/y.npy"), want, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+def check_joined_divisor(folder, rng):
+    """Columns that the sums join, divided afterwards by a sum for each head; or for each column, as many as there are
+    heads, which is no softmax."""
+    for name, isFused, shape in (("by-heads", True, (5, 4, 1)), ("by-columns", False, (5, 1, 4))):
+        library, verdicts = compile_case(folder, name, f"""<ir_version: 9, opset_import: ["" : 18]>
+g (float[e,4] s, float[e,1,4,2,2] v, int64[e,1] to) => (float[5,4,4] y)
+<float[5,4] sums = {{{",".join("0" * 20)}}}, float[5,4,4] zeros = {{{",".join("0" * 80)}}}, float tiny = {{1e-12}},
+ int64[5] long = {{-1, 1, 4, 1, 1}}, int64[3] joined = {{-1, 4, 4}}, int64[3] shape = {{{shape[0]}, {shape[1]}, {shape[2]}}}> {{
+  x = Exp(s)
+  longx = Reshape(x, long)
+  w = Mul(longx, v)
+  rows = Reshape(w, joined)
+  apart = ScatterND<reduction = "add">(zeros, to, rows)
+  z = ScatterND<reduction = "add">(sums, to, x)
+  total = Add(z, tiny)
+  whole = Reshape(total, shape)
+  y = Div(apart, whole)
+}}""")
+        assert [v["fused"] for v in verdicts] == [True] * isFused, (name, verdicts)
+        to = rng.integers(0, 4, 30)  # none to the last node
+        given = {"s": rng.standard_normal((30, 4)).astype(np.float32), "to": to[:, None],
+                 "v": rng.standard_normal((30, 1, 4, 2, 2)).astype(np.float32)}
+        done = run(library, folder, given)
+        assert done.returncode == 0, (name, done)
+        x, want, z = np.exp(given["s"].astype(np.float64)), np.zeros((5, 4, 4)), np.full((5, 4), 1e-12)
+        np.add.at(want, to, x[:, :, None] * given["v"].reshape(30, 4, 4))
+        np.add.at(z, to, x)
+        np.testing.assert_allclose(np.load(f"{folder}/y.npy"), want / z.reshape(shape), rtol=1e-4, atol=1e-5, err_msg=name)
+
+
 def check_exposure(folder):
     """Weights of edges are no output, which is said of the attention that is asked for."""
     for asked, refusal in ("all", "no fused attention can be shown"), ("a", "the attention 'a' cannot be shown"):
@@ -332,6 +362,7 @@ def main(folder):
     check_edge_values(folder, rng)
     check_shared_lists(folder, rng)
     check_joined(folder, rng)
+    check_joined_divisor(folder, rng)
     check_stored(folder, rng)
     check_exposure(folder)
     print(agree, "runs agree")

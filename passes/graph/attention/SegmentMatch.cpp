@@ -98,7 +98,7 @@ bool SegmentMatcher::takeQuotient() {
       return false;
   epsilon = 0;
   std::optional<Element> divisor = peelEpsilon(after, after.operand(element, 1));
-  // The places of its dimensions are those of the updates, but that along the nodes.
+  divisor = divisor ? beforeJoin(*divisor) : std::nullopt;
   if (whole.value != sums.outer.getResult(0) || !divisor || !takeSumAt(*divisor))
     return false;
   std::optional<Scatter> scatter = Scatter::match(divisor->value);

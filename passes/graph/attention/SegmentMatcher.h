@@ -30,10 +30,12 @@ private:
   };
 
   mlir::AffineExpr coordinate(unsigned n) { return mlir::getAffineDimExpr(n, updates.getContext()); }
+  mlir::AffineExpr coordinate(llvm::ArrayRef<int64_t> joined);
   mlir::RankedTensorType updatesType() { return mlir::cast<mlir::RankedTensorType>(updates.getType()); }
   mlir::AffineExpr zero() { return mlir::getAffineConstantExpr(0, updates.getContext()); }
   static mlir::Value beforeJoin(const Scatter &sums, mlir::Value tensor);
   llvm::SmallVector<mlir::ReassociationIndices> joins();
+  std::optional<Element> beforeJoin(const Element &element);
   bool readSums();
   void takeFactors(const Element &element, mlir::linalg::LinalgOp owner);
   std::optional<Visit> visit(const Element &element);

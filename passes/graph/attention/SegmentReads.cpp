@@ -56,6 +56,30 @@ SmallVector<ReassociationIndices> SegmentMatcher::joins() {
   return llvm::map_to_vector(llvm::seq<int64_t>(rank), [](int64_t dim) { return ReassociationIndices{dim}; });
 }
 
+/// The place along dimensions of the updates that are joined.
+AffineExpr SegmentMatcher::coordinate(ArrayRef<int64_t> joined) {
+  if (joined.size() == 1)
+    return coordinate(joined.front());
+  AffineExpr place = zero();
+  for (int64_t dim : joined)
+    if (updatesType().getDimSize(dim) != 1)
+      place = place * updatesType().getDimSize(dim) + coordinate(dim);
+  return place;
+}
+
+/// `element`, at places of the sums, at those of the updates; that along the nodes becomes the one along the edges.
+std::optional<Element> SegmentMatcher::beforeJoin(const Element &element) {
+  SmallVector<ReassociationIndices> joined = joins();
+  SmallVector<AffineExpr> places;
+  for (AffineExpr place : element.at.getResults()) {
+    auto dim = dyn_cast<AffineDimExpr>(place);
+    if (dim ? dim.getPosition() >= joined.size() : !isa<AffineConstantExpr>(place))
+      return std::nullopt;
+    places.push_back(dim ? coordinate(joined[dim.getPosition()]) : place);
+  }
+  return Element{element.value, AffineMap::get(rank, 0, places, updates.getContext())};
+}
+
 /// The nodes and the updates of the loops that sum, as elements of the updates.
 bool SegmentMatcher::readSums() {
   SmallVector<AffineExpr> places(sums.loops.size());
@@ -66,9 +90,7 @@ bool SegmentMatcher::readSums() {
     std::optional<unsigned> loop = loopOf(sums.loops, at);
     if (!loop || places[*loop])
       return false;
-    places[*loop] = coordinate(joined[dim].front());
-    for (int64_t next : llvm::drop_begin(joined[dim]))
-      places[*loop] = places[*loop] * updatesType().getDimSize(next) + coordinate(next);
+    places[*loop] = coordinate(joined[dim]);
   }
   found.nodeCheck = getCheck(sums.insert.getIndices()[sums.nodeDim]);
   if (llvm::is_contained(places, AffineExpr()))
