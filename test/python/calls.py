@@ -121,6 +121,45 @@ class Calls(unittest.TestCase):
         running.join()
         self.assertEqual(ended, [attnc.InvalidArgument, attnc.Cancelled])
 
+    def test_closing_while_inputs_are_read(self):
+        model, given = attnc.load(models.scaled(3.0), threads=1), rows()
+
+        class Closing:
+            def __dlpack_device__(self):
+                return given.__dlpack_device__()
+
+            def __dlpack__(self, **options):
+                model.close()
+                return given.__dlpack__(**options)
+
+        self.check("the model is closed", lambda: model(Closing(), Closing()))
+        self.check("the model is closed", lambda: model(given, given))
+
+    def test_closing_while_a_weight_is_replaced(self):
+        """The replacement waits for a run, which ends after the model is closed."""
+        model = attnc.load(models.endless(), sessions=1)
+        threads = model.threads
+        feeds = {"count": np.array(1 << 23), "x": np.ones((64, 64), np.float32)}
+        cancel, [weight] = attnc.Cancel(), model.weights
+
+        def call():
+            with self.assertRaises(attnc.Cancelled):
+                model.run(feeds, cancel=cancel)
+
+        running = threading.Thread(target=call)
+        replacing = threading.Thread(target=lambda: model.set_weight(weight.name, np.zeros(weight.shape, np.float32)))
+        running.start()
+        while not _is_busy(model, feeds):
+            time.sleep(0.01)
+        self.assertEqual(model.threads, threads)
+        replacing.start()
+        time.sleep(0.1)
+        model.close()
+        self.assertEqual(model.threads, threads)
+        cancel.request()
+        running.join()
+        replacing.join()
+
     def test_layouts(self):
         wide = np.arange(48, dtype=np.float32).reshape(6, 8)
         b = rows()

@@ -39,40 +39,33 @@ static Signature signatureOf(const attnrt_entry_info &entry, bool stepping) {
 
 Engine::Engine(const std::string &path, EngineOptions options, const attnrt_load_options &load) {
   attnrt_status status;
+  attnrt_model *loaded = nullptr;
   {
     nb::gil_scoped_release unlocked;
-    status = attnrt_model_load(path.c_str(), &load, &model);
+    status = attnrt_model_load(path.c_str(), &load, &loaded);
   }
   if (status)
     raise(status);
-  try {
-    status = attnrt_model_get_info(model, &description);
-    if (status)
-      raise(status);
-    for (uint32_t i = 0; i < description->num_entries; ++i) {
-      const attnrt_entry_info &info = *description->entries[i];
-      entries.push_back({&info, signatureOf(info, false), signatureOf(info, true)});
-    }
-    pool = std::make_unique<SessionPool>(model, std::move(options));
-  } catch (...) {
-    attnrt_model_release(model);
-    throw;
+  model.reset(loaded, attnrt_model_release);
+  status = attnrt_model_get_info(loaded, &description);
+  if (status)
+    raise(status);
+  for (uint32_t i = 0; i < description->num_entries; ++i) {
+    const attnrt_entry_info &info = *description->entries[i];
+    entries.push_back({&info, signatureOf(info, false), signatureOf(info, true)});
   }
-}
-
-Engine::~Engine() {
-  pool.reset();
-  attnrt_model_release(model);
+  pool = std::make_unique<SessionPool>(loaded, std::move(options));
 }
 
 void Engine::close() {
   pool->close();
-  attnrt_model_release(std::exchange(model, nullptr));
+  model.reset();
 }
 
-void Engine::expectOpen() const {
+std::shared_ptr<attnrt_model> Engine::expectOpen() const {
   if (!model)
     raise(ATTNRT_INVALID_ARGUMENT, kClosed);
+  return model;
 }
 
 const Entry &Engine::entry(int32_t index) const { return entries.at(size_t(index)); }
@@ -289,7 +282,7 @@ static attnrt_status runInterruptibly(Session &session, attnrt_run_options &opti
 }
 
 nb::object Engine::call(int32_t index, PyObject *positional, PyObject *named, const CallOptions &options) {
-  expectOpen();
+  auto open = expectOpen();
   const Entry &target = entry(index);
   if (options.state && options.state->entry != index)
     raise(ATTNRT_INVALID_ARGUMENT, "the state belongs to entry '" +
@@ -374,7 +367,7 @@ nb::object Engine::profile(int32_t index, const nb::dict &named) {
 }
 
 State *Engine::makeState(nb::object self, int32_t index) {
-  expectOpen();
+  auto open = expectOpen();
   attnrt_state *handle = nullptr;
   std::unique_ptr<Session> session = pool->take(0);
   attnrt_status status = attnrt_state_create(session->handle, entry(index).info->name, &handle);
@@ -385,13 +378,13 @@ State *Engine::makeState(nb::object self, int32_t index) {
 }
 
 void Engine::setWeight(const std::string &name, const nb::object &value) {
-  expectOpen();
+  auto open = expectOpen();
   attnrt_tensor_info any = {name.c_str(), "the weight's dtype", 0, 0, nullptr};
   Borrowed array(value.ptr(), any, ("weight '" + name + "'").c_str(), /*writable=*/false);
   attnrt_status status;
   {
     nb::gil_scoped_release unlocked;
-    status = attnrt_model_set_weight(model, name.c_str(), &array.tensor);
+    status = attnrt_model_set_weight(open.get(), name.c_str(), &array.tensor);
   }
   if (status)
     raise(status);

@@ -50,7 +50,7 @@ public:
   /// Ends the sessions: idle ones now, others when they are given back.
   void close();
   int32_t most() const { return options.sessions; }
-  int32_t threads();
+  int32_t threads() const { return numThreads; }
 
 private:
   /// In the child of a fork() sessions that ran meanwhile stay busy for ever.
@@ -64,7 +64,7 @@ private:
   attnrt_model *model;
   EngineOptions options;
   std::vector<std::unique_ptr<Session>> idle;
-  int32_t made = 0;
+  int32_t made = 0, numThreads = 0; ///< sessions that were made, threads of each
   bool isClosed = false;
   int pid = 0;
   int waiting = 0;
@@ -119,7 +119,6 @@ class Engine {
 public:
   Engine(const std::string &path, EngineOptions options, const attnrt_load_options &load);
   Engine(const Engine &) = delete;
-  ~Engine();
 
   nanobind::dict info() const;
   nanobind::object call(int32_t entry, PyObject *positional, PyObject *named, const CallOptions &options);
@@ -127,16 +126,17 @@ public:
   State *makeState(nanobind::object self, int32_t entry);
   void setWeight(const std::string &name, const nanobind::object &value);
   const Entry &entry(int32_t index) const;
-  /// Gives up the model, which sessions in use keep to the end of their runs, and states as long as they live. Nothing
+  /// Gives up the model, which calls in progress keep to their end, and states as long as they live. Nothing
   /// may be asked of the model afterwards: that is invalid_argument.
   void close();
-  int32_t threads() { return pool->threads(); }
+  int32_t threads() const { return pool->threads(); }
   int32_t sessions() const { return pool->most(); }
 
 private:
-  void expectOpen() const;
+  /// The model, which is there as long as the caller holds this; closing does not wait.
+  std::shared_ptr<attnrt_model> expectOpen() const;
 
-  attnrt_model *model = nullptr; // null: closed
+  std::shared_ptr<attnrt_model> model; ///< null: closed
   const attnrt_model_info *description = nullptr;
   std::unique_ptr<SessionPool> pool;
   std::vector<Entry> entries;

@@ -21,12 +21,9 @@ SessionPool::SessionPool(attnrt_model *model, EngineOptions given)
     : model(model), options(std::move(given)), pid(getpid()), wait(new Wait) {
   // The first one tells how many threads the runtime gives a session.
   giveBack(take(0));
+  numThreads = attnrt_session_num_threads(idle.front()->handle);
   if (!options.sessions)
-    options.sessions = std::max(attnrt_available_cpus() / std::max(threads(), 1), 1);
-}
-
-int32_t SessionPool::threads() {
-  return idle.empty() ? options.threads : attnrt_session_num_threads(idle.front()->handle);
+    options.sessions = std::max(attnrt_available_cpus() / std::max(numThreads, 1), 1);
 }
 
 void SessionPool::noticeFork() {
@@ -91,7 +88,6 @@ void SessionPool::giveBack(std::unique_ptr<Session> session) {
 
 void SessionPool::close() {
   noticeFork();
-  options.threads = threads();
   isClosed = true;
   idle.clear();
   wait->freed.notify_all();
