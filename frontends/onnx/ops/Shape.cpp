@@ -339,10 +339,15 @@ static LogicalResult importConstantOfShape(Node &node) {
     std::optional<Tensor> given = node.tensorAttr("value");
     if (!given)
       return failure();
-    if (!given->scalar())
-      return node.error() << "expects a value of 1 element, got " << given->rank() << " dimensions", failure();
-    value = *given;
-    value.shape.clear();
+    int64_t count = 1;
+    for (const Expr &size : given->shape)
+      count *= *size.constant();
+    if (count != 1)
+      return node.error() << "expects a value of 1 element, got " << count, failure();
+    FailureOr<Tensor> number = node.reshape(*given, {});
+    if (failed(number))
+      return failure();
+    value = *number;
   }
   // A shape that cannot be is reported by its output's check, not by expanding.
   Tensor result;

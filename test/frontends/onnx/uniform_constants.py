@@ -30,3 +30,8 @@ save("small", np.full((20, 100), 0.5, np.float32), TensorProto.FLOAT)
 save("halves", np.full((300, 200), 1.5, np.float16), TensorProto.FLOAT16)
 save("bools", np.full((300, 300), True), TensorProto.BOOL)
 save("alternating", np.tile(np.array([1, 0], np.int32), 20000).reshape(200, 200), TensorProto.INT32)
+for name, numbers in ("shape", [2**64 - 1]), ("two", [1, 2]):
+    filled = helper.make_node("ConstantOfShape", ["s"], ["y"], value=numpy_helper.from_array(np.array(numbers, np.uint64)))
+    y, size = helper.make_tensor_value_info("y", TensorProto.UINT64, [2]), numpy_helper.from_array(np.array([2]), "s")
+    onnx.save(helper.make_model(helper.make_graph([filled], "g", [], [y], [size]),
+                                opset_imports=[helper.make_opsetid("", 17)], ir_version=8), f"{sys.argv[1]}/{name}.onnx")
