@@ -40,6 +40,13 @@ Value Node::constant(DType dtype, double value) {
   return arith::ConstantOp::create(b, impl.loc, b.getIntegerAttr(type, static_cast<int64_t>(value)));
 }
 
+std::optional<Tensor> Node::uniformTensor(DType dtype, ArrayRef<Expr> shape, ArrayRef<char> bytes) {
+  size_t size = dtypeBytes(dtype);
+  if (bytes.size() < size || bytes.drop_front(size) != bytes.drop_back(size))
+    return std::nullopt;
+  return expand(impl.state.constant(impl.node.name, {dtype, {}, {bytes.take_front(size), nullptr}}, impl.loc), shape);
+}
+
 Value Node::filled(DType dtype, ArrayRef<Expr> shape, Value scalar) {
   return linalg::FillOp::create(builder(), impl.loc, ValueRange(scalar), ValueRange(empty(dtype, shape))).getResult(0);
 }

@@ -293,6 +293,8 @@ public:
   /// A tensor whose bytes are known: a dense constant, or a weight above
   /// kMaxInlineBytes. `bytes` are row-major, little endian, Bool 0 or 1.
   Tensor constantTensor(DType dtype, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<char> bytes);
+  /// A tensor of one number, of which `bytes` are all elements, as it is computed; nothing where they are several.
+  std::optional<Tensor> uniformTensor(DType dtype, llvm::ArrayRef<Expr> shape, llvm::ArrayRef<char> bytes);
 
   struct Impl;
   explicit Node(Impl &impl) : impl(impl) {}

@@ -391,12 +391,10 @@ std::optional<Tensor> Node::tensorAttr(StringRef name) {
     (problem.unsupported ? unsupported() : error()) << "tensor in attribute '" << name << "' " << problem.message;
     return std::nullopt;
   }
-  ArrayRef<char> bytes = payload->data.bytes;
-  size_t size = dtypeBytes(payload->dtype);
-  if (bytes.size() >= kMinUniformBytes && bytes.drop_front(size) == bytes.drop_back(size)) {
+  if (payload->data.bytes.size() >= kMinUniformBytes) {
     SmallVector<Expr> shape(payload->shape.begin(), payload->shape.end());
-    return expand(impl.state.constant(impl.node.name, {payload->dtype, {}, {bytes.take_front(size), nullptr}}, impl.loc),
-                  shape);
+    if (std::optional<Tensor> uniform = uniformTensor(payload->dtype, shape, payload->data.bytes))
+      return uniform;
   }
   return impl.state.constant(impl.node.name, *payload, impl.loc);
 }

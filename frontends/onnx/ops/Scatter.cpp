@@ -68,14 +68,8 @@ LogicalResult setLike(Node &n, const Tensor &data, Value value) {
 /// the run: the library does not keep it, and sums are seen to start from 0.
 Value writtenTo(Node &n, const Tensor &data) {
   std::optional<std::vector<char>> bytes = data.weight.empty() ? std::nullopt : n.constantBytes(data);
-  size_t width = dtypeBytes(data.dtype);
-  // Each byte is that of the element before.
-  if (!bytes || bytes->size() < width || !std::equal(bytes->begin() + width, bytes->end(), bytes->begin()))
-    return n.value(data);
-  auto type = RankedTensorType::get({}, elementType(n.builder().getContext(), data.dtype));
-  auto number =
-      DenseElementsAttr::getFromRawBuffer(type, ArrayRef(*bytes).take_front(width)).getSplatValue<TypedAttr>();
-  return n.filled(data.dtype, data.shape, arith::ConstantOp::create(n.builder(), n.loc(), number));
+  std::optional<Tensor> uniform = bytes ? n.uniformTensor(data.dtype, data.shape, *bytes) : std::nullopt;
+  return n.value(uniform.value_or(data));
 }
 
 /// Whether `data` is one number everywhere, of which each row along `axis` gets one update.
