@@ -32,6 +32,7 @@ public:
 
   void run(func::FuncOp function) {
     twins.clear(); // of ops that are gone
+    fromHalves.clear();
     computed.clear();
     constants.clear();
     for (Operation *op : collect(function))
