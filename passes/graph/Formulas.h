@@ -33,9 +33,8 @@ template <typename Write> auto formula(Write write) {
   };
 }
 
-/// `x` as a float of type `to`.
-inline Num convertFloat(const Num &x, mlir::Type to) {
-  return x.with(convertFloat(x.builder(), x.location(), x.value(), to));
+inline Num constantOf(Code &k, mlir::TypedAttr number) {
+  return k.asNum(mlir::arith::ConstantOp::create(k.b, k.loc, number));
 }
 
 /// Where the body is along loop `n` of its op.

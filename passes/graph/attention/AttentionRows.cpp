@@ -15,7 +15,7 @@ namespace attn {
 /// 1 + exp(sink - lse), `row` being the lse. Above the maximum, sink + max(s) - lse: exp(max(s) - lse) is the largest
 /// weight, which `row` is then.
 Num AttentionBuilder::sinkDivisor(const std::optional<Num> &given, const Num &row) {
-  Num sink = given ? convertFloat(*given, match.computeType) : constantLike(row, *match.sinkScore);
+  Num sink = given ? convert(*given, match.computeType) : constantLike(row, *match.sinkScore);
   Num total = 1.0 + (match.isSinkShifted ? exp(sink) * row : exp(sink - row));
   if (!given || !match.isSinkInMaximum)
     return total;
@@ -48,7 +48,7 @@ FailureOr<Value> AttentionBuilder::divideRows(AttentionOp op) {
   Type element = getElementTypeOrSelf(op.getResult());
   SmallVector<OpFoldResult> shape = tensor::getMixedSizes(b, loc, op.getResult());
   return elementwise(b, loc, shape, element, inputs, maps, formula([&](Code &k, ArrayRef<Num> x) {
-                       Num result = convertFloat(x.front(), match.computeType);
+                       Num result = convert(x.front(), match.computeType);
                        ArrayRef<Num> rows = x.slice(1, op.getExtraResults().size()); // in the order of addRows
                        if (hasSink()) {
                          std::optional<Num> sink =
@@ -62,7 +62,7 @@ FailureOr<Value> AttentionBuilder::divideRows(AttentionOp op) {
                            result = result / rows.back();
                          result = result / k.asNum(cloneBody(k.b, match.divisor->front(), sum.value()));
                        }
-                       return convertFloat(result, element);
+                       return convert(result, element);
                      }));
 }
 

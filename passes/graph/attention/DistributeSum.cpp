@@ -236,7 +236,7 @@ Value Distributor::beforeFactor() {
     Value part = contract(rest->get(), mapOf(rest)).getResult(0);
     return elementwise(b, op.getLoc(), sizes, type.getElementType(), {factor->get(), part},
                        {AffineMap::get(type.getRank(), 0, read, b.getContext()), same},
-                       formula([](ArrayRef<Num> x) { return convertFloat(x[0], x[1].type()) * x[1]; }));
+                       formula([](ArrayRef<Num> x) { return convert(x[0], x[1].type()) * x[1]; }));
   }
   return {};
 }

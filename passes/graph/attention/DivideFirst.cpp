@@ -25,7 +25,7 @@ Value divideRows(RewriterBase &rewriter, Location loc, const Element &x, const E
   Type element = getElementTypeOrSelf(x.value), compute = accumulatorType(element);
   return elementwise(rewriter, loc, tensor::getMixedSizes(rewriter, loc, x.value), element, {x.value, row.value},
                      {rewriter.getMultiDimIdentityMap(rank), rowMap}, formula([&](ArrayRef<Num> x) {
-                       return convertFloat(convertFloat(x[0], compute) / convertFloat(x[1], compute), element);
+                       return convert(convert(x[0], compute) / convert(x[1], compute), element);
                      }));
 }
 

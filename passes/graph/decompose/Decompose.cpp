@@ -39,11 +39,11 @@ Value emitSoftmax(OpBuilder &b, Location loc, Value input, int64_t dim, Type res
 
   // NaN wins: it must reach the result.
   Value max = reduction(b, loc, input, full, filledTensor(b, loc, rows, acc, -kInfinity), row,
-                        formula([&](ArrayRef<Num> x) { return maximum(convertFloat(x[0], acc), x[1]); }));
+                        formula([&](ArrayRef<Num> x) { return maximum(convert(x[0], acc), x[1]); }));
   // A guarded row subtracts 0 instead of -inf: all its exponentials are 0
   // (zero), or every difference is taken as 0 (uniform).
   auto shifted = [&](const Num &x, const Num &max) {
-    Num wide = convertFloat(x, acc);
+    Num wide = convert(x, acc);
     if (!zero && !uniform)
       return wide - max;
     Mask masked = max == -kInfinity;
@@ -57,7 +57,7 @@ Value emitSoftmax(OpBuilder &b, Location loc, Value input, int64_t dim, Type res
                           formula([&](ArrayRef<Num> x) { return x[2] + exp(shifted(x[0], x[1])); }));
     return elementwise(b, loc, sizes, resultElement, {input, max, sum}, {full, row, row}, formula([&](ArrayRef<Num> x) {
                          Num lse = attn::log(x[2]);
-                         return convertFloat(shifted(x[0], x[1]) - lse, resultElement);
+                         return convert(shifted(x[0], x[1]) - lse, resultElement);
                        }));
   }
   Value exps = elementwise(b, loc, sizes, acc, {input, max}, {full, row},
@@ -66,7 +66,7 @@ Value emitSoftmax(OpBuilder &b, Location loc, Value input, int64_t dim, Type res
   return elementwise(b, loc, sizes, resultElement, {exps, sum}, {full, row}, formula([&](ArrayRef<Num> x) {
                        // A sum is 0 only when the row is masked: exp(max - max) is 1.
                        Num divisor = zero ? select(x[1] == 0.0, constantLike(x[1], 1.0), x[1]) : x[1];
-                       return convertFloat(x[0] / divisor, resultElement);
+                       return convert(x[0] / divisor, resultElement);
                      }));
 }
 
@@ -106,11 +106,11 @@ struct DecomposeLayerNorm : OpRewritePattern<LayerNormOp> {
 
     Value zeros = filledTensor(b, loc, rows, acc, 0);
     Value sum = reduction(b, loc, op.getInput(), full, zeros, row,
-                          formula([&](ArrayRef<Num> x) { return x[1] + convertFloat(x[0], acc); }));
+                          formula([&](ArrayRef<Num> x) { return x[1] + convert(x[0], acc); }));
     auto divide = [&](const Num &x) { return x / x.with(count); };
     Value mean = elementwise(b, loc, rows, acc, sum, perRow, formula([&](ArrayRef<Num> x) { return divide(x[0]); }));
     Value squares = reduction(b, loc, {op.getInput(), mean}, {full, row}, zeros, row, formula([&](ArrayRef<Num> x) {
-                                Num d = convertFloat(x[0], acc) - x[1];
+                                Num d = convert(x[0], acc) - x[1];
                                 return x[2] + d * d;
                               }));
     Value inverse = elementwise(b, loc, rows, acc, squares, perRow, formula([&](ArrayRef<Num> x) {
@@ -123,10 +123,10 @@ struct DecomposeLayerNorm : OpRewritePattern<LayerNormOp> {
       maps.push_back(columns);
     }
     Value result = elementwise(b, loc, sizes, type.getElementType(), inputs, maps, formula([&](ArrayRef<Num> x) {
-                                 Num y = (convertFloat(x[0], acc) - x[1]) * x[2] * convertFloat(x[3], acc);
+                                 Num y = (convert(x[0], acc) - x[1]) * x[2] * convert(x[3], acc);
                                  if (op.getBias())
-                                   y = y + convertFloat(x[4], acc);
-                                 return convertFloat(y, type.getElementType());
+                                   y = y + convert(x[4], acc);
+                                 return convert(y, type.getElementType());
                                }));
     rewriter.replaceOp(op, result);
     return success();
@@ -156,11 +156,11 @@ struct DecomposeNarrowRows : OpRewritePattern<NarrowRowsOp> {
     Type f32 = rewriter.getF32Type(), i32 = rewriter.getI32Type(), i8 = rewriter.getI8Type();
     Value zeros = filledTensor(rewriter, loc, ArrayRef(sizes).drop_back(), f32, 0);
     Value tops = reduction(rewriter, loc, op.getRows(), all, zeros, byRow,
-                           formula([&](ArrayRef<Num> x) { return maximum(x[1], abs(convertFloat(x[0], f32))); }));
+                           formula([&](ArrayRef<Num> x) { return maximum(x[1], abs(convert(x[0], f32))); }));
     sizes.back() = rewriter.getIndexAttr(width + kScaleBytes);
     auto byte = formula([&](Code &k, ArrayRef<Num> x) {
       Index at = loopIndex(k, rank - 1), end = k.index(width);
-      Num top = x[0], number = convertFloat(inRow(k, op.getRows(), minimum(at, width - 1)), f32);
+      Num top = x[0], number = convert(inRow(k, op.getRows(), minimum(at, width - 1)), f32);
       Num factor = select(top < kLeastOfRow, k.f32(0), kGreatestCode / top);
       number = roundEven(number * factor);
       // Not maximum: NaN becomes a limit.
@@ -195,7 +195,7 @@ struct DecomposeWidenRows : OpRewritePattern<WidenRowsOp> {
         bits = bits ? *bits | part : part;
       }
       Num code = convert(inRow(k, op.getBytes(), loopIndex(k, rank - 1)), f32);
-      return convertFloat(code * bitcast(*bits, f32), type.getElementType());
+      return convert(code * bitcast(*bits, f32), type.getElementType());
     });
     Value numbers = elementwise(rewriter, loc, sizes, type.getElementType(), ValueRange(), {}, number);
     rewriter.replaceOpWithNewOp<tensor::CastOp>(op, op.getType(), numbers);

@@ -123,7 +123,7 @@ Operand AttentionDecomposer::rawScores() {
   if (score.isProduct)
     return contract(query, key, productDims);
   return reduce(productDims, compute, 0, inputs, formula([&](Code &k, ArrayRef<Num> args) {
-                  auto input = [&](unsigned n) { return convertFloat(args[n], compute); };
+                  auto input = [&](unsigned n) { return convert(args[n], compute); };
                   ScoreElements at{input(0), input(1), score.hasAlignment ? input(2) : Value()};
                   auto [x, y] = makeScoreFactors(op.getKind(), k.b, loc, at, [&](Value sum) {
                     return op.getActivation().empty() ? sum : cloneRegion(op.getActivation(), k.b, sum, {});
@@ -182,7 +182,7 @@ Operand AttentionDecomposer::normalize(const Operand &scores) {
     auto convert = [&](Operand x, Type to) {
       if (getElementTypeOrSelf(x.value) == to)
         return x;
-      return pointwise(dims, to, x, formula([&](ArrayRef<Num> x) { return convertFloat(x[0], to); }));
+      return pointwise(dims, to, x, formula([&](ArrayRef<Num> x) { return attn::convert(x[0], to); }));
     };
     Operand rounded = convert(scores, softmaxType);
     Value weights = emitSoftmax(b, loc, rounded.value, keyPosition, softmaxType, /*log=*/false, op.getMaskedRows());
@@ -230,7 +230,7 @@ Operand AttentionDecomposer::weightedSum(const Operand &weights) {
   if (!visible)
     return contract(weights, value, resultDims);
   return reduce(resultDims, compute, 0, {weights, value, *visible}, formula([&](ArrayRef<Num> x) {
-                  Num sum = x[3] + x[0] * convertFloat(x[1], compute);
+                  Num sum = x[3] + x[0] * convert(x[1], compute);
                   return select(takesPart(x[2], x[0]), sum, x[3]);
                 }));
 }

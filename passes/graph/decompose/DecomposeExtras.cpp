@@ -32,7 +32,7 @@ Operand AttentionDecomposer::topK(ExtraAttr attr, const Operand &source, ArrayRe
   Type element = type.getElementType();
   Value found = attr.isIndex() ? op.getPositions() : op.getValues();
   Value result = elementwise(b, loc, sizes, element, found, renumber(mapOf(b, from), to), formula([&](ArrayRef<Num> x) {
-                               return attr.isIndex() ? toNum(toIndex(x[0]), element) : convertFloat(x[0], element);
+                               return attr.isIndex() ? toNum(toIndex(x[0]), element) : convert(x[0], element);
                              }));
   return {result, mapOf(b, kept)};
 }
@@ -59,7 +59,7 @@ Operand AttentionDecomposer::extra(ExtraAttr attr, Operand source, ArrayRef<unsi
     return source;
   // Reductions need every dimension and the type of the computation.
   if (source.map != mapOf(b, dims) || getElementTypeOrSelf(source.value) != compute)
-    source = pointwise(dims, compute, source, formula([&](ArrayRef<Num> x) { return convertFloat(x[0], compute); }));
+    source = pointwise(dims, compute, source, formula([&](ArrayRef<Num> x) { return convert(x[0], compute); }));
   if (attr.isTopK())
     return topK(attr, source, kept, type);
   if (kind == Reduction::argmax)
@@ -94,9 +94,8 @@ Value AttentionDecomposer::finish(const Operand &result, Type type, AffineMap ma
       order.push_back(*dim);
   Type have = getElementTypeOrSelf(value);
   if (result.map != mapOf(b, order) || (have != element && isa<FloatType>(element)))
-    value = pointwise(order, element, result, formula([&](ArrayRef<Num> x) {
-                        return isa<FloatType>(element) ? convertFloat(x[0], element) : x[0];
-                      }))
+    value = pointwise(order, element, result,
+                      formula([&](ArrayRef<Num> x) { return isa<FloatType>(element) ? convert(x[0], element) : x[0]; }))
                 .value;
   return restoreUnitDims(b, loc, value, tensorType, map);
 }

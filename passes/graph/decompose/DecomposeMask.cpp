@@ -86,7 +86,7 @@ Index VisibilityEmitter::integer(const Num &scalar) { return minimum(maximum(toI
 /// Whether the key is within `bound` of a place that may be a fraction.
 Mask VisibilityEmitter::isWithin(Code &k, const KeyBound &bound, Num place) {
   if (cast<FloatType>(place.type()).getWidth() < 32)
-    place = convertFloat(place, k.b.getF32Type());
+    place = convert(place, k.b.getF32Type());
   Num distance = convert(toNum(index(k, Dim::J), k.b.getI64Type()), place.type()) - place;
   // A place that is NaN shows nothing.
   auto limit = static_cast<double>(bound.offset);

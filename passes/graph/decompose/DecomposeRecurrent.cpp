@@ -127,9 +127,9 @@ LayerWriter::Operands LayerWriter::gate(const DirectionData &data, Value x, Valu
 }
 
 Num LayerWriter::sum(ArrayRef<Num> terms) {
-  Num total = convertFloat(terms.front(), acc);
+  Num total = convert(terms.front(), acc);
   for (const Num &term : terms.drop_front())
-    total = total + convertFloat(term, acc);
+    total = total + convert(term, acc);
   return total;
 }
 
@@ -201,7 +201,7 @@ Value LayerWriter::writeLstm(const DirectionData &data, Value x, Value t, Value 
   }
   bool has = data.peephole != nullptr;
   auto withPeephole = [&](ArrayRef<Num> x, const Num &cell) {
-    return has ? sum(x.drop_back()) + convertFloat(x.back(), acc) * cell : sum(x);
+    return has ? sum(x.drop_back()) + convert(x.back(), acc) * cell : sum(x);
   };
   c = update(all.values, all.maps, c, t, false, [&](Code &, ArrayRef<Num> x) {
     Num old = x.back();
@@ -266,7 +266,7 @@ Value LayerWriter::writeGru(const DirectionData &data, Value x, Value t, Value h
     if (tail) {
       Num linear = parts[parts.size() - tail], reset = parts[parts.size() - tail + 1];
       if (data.bias)
-        linear = linear + convertFloat(parts.back(), acc);
+        linear = linear + convert(parts.back(), acc);
       total = total + reset * linear;
     }
     Num n = activate(d, 1, total), rest = 1.0 - update;
@@ -300,7 +300,7 @@ SmallVector<Value> LayerWriter::writeStep(const DirectionData &data, Value t, Va
   auto row = RankedTensorType::get({type.getDimSize(layer.sequenceBatchDim()), hidden}, type.getElementType());
   Value place = tensor::ExtractSliceOp::create(b, loc, row, sequence, at, extents, ones);
   place = update(h, matrix(), place, t, true,
-                 [&](Code &, ArrayRef<Num> x) { return convertFloat(x[0], type.getElementType()); });
+                 [&](Code &, ArrayRef<Num> x) { return convert(x[0], type.getElementType()); });
   sequence = tensor::InsertSliceOp::create(b, loc, place, sequence, at, extents, ones);
   SmallVector<Value> next{sequence, h};
   if (c)

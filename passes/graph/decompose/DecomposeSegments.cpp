@@ -40,7 +40,7 @@ public:
                              Num weight = weightOf(edge, at, acc) / sum;
                              Index row = op.getRows() ? indexAt(op.getRows(), edge) : edge;
                              Num value = elementAt(k, op.getValues(), {row, at[1], at[2]});
-                             return old + weight * convertFloat(value, acc);
+                             return old + weight * convert(value, acc);
                            });
     auto type = cast<RankedTensorType>(op.getType());
     result = convertTensor(b, loc, result, type.getElementType(), {nodes, heads, width});
@@ -50,9 +50,7 @@ public:
 private:
   Index dim(Value tensor, int64_t n) { return k.asIndex(tensor::DimOp::create(b, loc, tensor, n)); }
   Index indexAt(Value list, Value at) { return toIndex(elementAt(k, list, at)); }
-  Num scoreOf(Value edge, Value head, Type type) {
-    return convertFloat(elementAt(k, op.getScores(), {edge, head}), type);
-  }
+  Num scoreOf(Value edge, Value head, Type type) { return convert(elementAt(k, op.getScores(), {edge, head}), type); }
   /// Not divided yet.
   Num weightOf(Value edge, ArrayRef<Value> at, Type type) {
     Num top = elementAt(k, tops, at.take_front(2));

@@ -141,8 +141,7 @@ void markPlanes(RewriterBase &b, const Planes &planes) {
   Value chosen = elementwise(b, loc, sizes, getElementTypeOrSelf(base), {base, marks},
                              {identity, AffineMap::get(sizes.size(), 0, exprs, b.getContext())},
                              formula([&](Code &k, ArrayRef<Num> x) {
-                               TypedAttr number = splatConstant(insert.getScalar());
-                               return select(x[1] != 0, k.asNum(arith::ConstantOp::create(k.b, k.loc, number)), x[0]);
+                               return select(x[1] != 0, constantOf(k, splatConstant(insert.getScalar())), x[0]);
                              }));
   remark::passed(loc, remark::RemarkOpts::name("Planes").category("attn-mark-places"))
       << "a number that is put at places is chosen by a table of them";

@@ -73,11 +73,10 @@ void raise(const EdgeTable &table, Value target, RewriterBase &rewriter) {
   };
   Value edges = table.forEachEdge(rewriter, none, mark).front();
   AffineMap identity = rewriter.getMultiDimIdentityMap(2);
-  auto constant = [](Code &k, TypedAttr number) { return k.asNum(arith::ConstantOp::create(k.b, k.loc, number)); };
-  Value entries = elementwise(rewriter, loc, sizes, getElementTypeOrSelf(target), edges, identity,
-                              formula([&](Code &k, ArrayRef<Num> x) {
-                                return select(x[0] != 0, constant(k, table.getMark()), constant(k, table.getBase()));
-                              }));
+  Value entries = elementwise(
+      rewriter, loc, sizes, getElementTypeOrSelf(target), edges, identity, formula([&](Code &k, ArrayRef<Num> x) {
+        return select(x[0] != 0, constantOf(k, table.getMark()), constantOf(k, table.getBase()));
+      }));
   target.replaceUsesWithIf(entries, [](OpOperand &use) { return !isa<tensor::DimOp>(use.getOwner()); });
 }
 

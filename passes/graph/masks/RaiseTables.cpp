@@ -83,10 +83,9 @@ std::optional<Table> readBand(const ConstantTable &elements, RankedTensorType ty
     return Table{SmallVector<unsigned>(dims),
                  [band = *band, inside, outside](OpBuilder &b, Location loc, ValueRange places) -> Value {
                    Code k(b, loc);
-                   auto constant = [&](TypedAttr number) { return k.asNum(arith::ConstantOp::create(b, loc, number)); };
                    Index row = places.size() == 2 ? k.asIndex(places.front()) : k.index(0);
                    Mask shown = conjunction(k, band, row, k.asIndex(places.back()));
-                   return select(shown, constant(inside), constant(outside));
+                   return select(shown, constantOf(k, inside), constantOf(k, outside));
                  }};
   }
   return std::nullopt;
@@ -261,9 +260,7 @@ void splitHidden(Value value, const ConstantTable &entries, RewriterBase &rewrit
   SmallVector<Value> inputs{table};
   if (!isTwo)
     inputs.push_back(value);
-  auto constant = [&](Code &k, uint64_t bits) {
-    return k.asNum(arith::ConstantOp::create(k.b, loc, FloatAttr::get(element, numberOf(bits))));
-  };
+  auto constant = [&](Code &k, uint64_t bits) { return constantOf(k, FloatAttr::get(element, numberOf(bits))); };
   SmallVector<AffineMap> maps(inputs.size(), rewriter.getMultiDimIdentityMap(type.getRank()));
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, value);
   Value split = elementwise(rewriter, loc, sizes, element, inputs, maps, formula([&](Code &k, ArrayRef<Num> x) {

@@ -34,9 +34,9 @@ static Value dequantized(Code &k, DequantizeBlocksOp op, Value code, llvm::funct
   auto widened = [&](Value number) {
     Num x = k.asNum(number);
     if (x.isFloating())
-      return convertFloat(x, wide);
+      return convert(x, wide);
     if (op.getIsE4m3())
-      return convertFloat(widenE4M3(k, x), wide);
+      return convert(widenE4M3(k, x), wide);
     return op.getIsUnsigned() ? convertUnsigned(x, wide) : convert(x, wide);
   };
   Num x = widened(code);
@@ -44,7 +44,7 @@ static Value dequantized(Code &k, DequantizeBlocksOp op, Value code, llvm::funct
     x = x - widened(given);
   else if (op.getZeroPoint())
     x = x - static_cast<int64_t>(op.getZeroPoint());
-  return convertFloat(x * widened(scale()), element);
+  return convert(x * widened(scale()), element);
 }
 
 Value emitDequantized(OpBuilder &b, Location loc, DequantizeBlocksOp op, ValueRange at) {

@@ -106,7 +106,8 @@ protected:
   Side sides[2];
 };
 
-/// The same by warpgroups of sm_90a (GemmWarpgroups.cpp); both sides are rounded to `scratch` first.
+/// The same by warpgroups of sm_90a (GemmWarpgroups.cpp). A side that isn't copied as it lies is rounded to `scratch`
+/// first.
 void emitWarpgroupsGemm(mlir::OpBuilder &builder, mlir::Location loc, const GpuGemmSpec &spec,
                         llvm::ArrayRef<Buffer> buffers, const Buffer &scratch);
 

@@ -1,8 +1,9 @@
 #include "passes/kernels/gpu/Float8.h"
 #include "passes/kernels/gpu/GemmEmitter.h"
 
-// Products by matrix units: f32 tiles in shared memory, rounded when they are
-// read. ThreadCode says which lane holds what of the 16 x 16 and 16 x 8 parts.
+// Products by matrix units. Tiles in shared memory are of f32, which is rounded when
+// it is read, or of 16 or 8 bits as the operand has them. ThreadCode says which lane holds what of the 16 x 16 and 16 x
+// 8 parts.
 
 using namespace mlir;
 
